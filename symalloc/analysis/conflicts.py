@@ -15,11 +15,11 @@ from typing import NamedTuple
 from symalloc.analysis.effects import Effect, find_effects
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.overlap import is_known
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
+from symalloc.program.control_flow import EVERY_PATH, PathCondition
 from symalloc.size.condition import gt, lt
 
 

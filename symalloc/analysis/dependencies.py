@@ -17,11 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.paths import EVERY_PATH, PathCondition, consistent
 from symalloc.analysis.regions import PointsTo, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind
+from symalloc.program.control_flow import EVERY_PATH, PathCondition, PointKind, consistent
 from symalloc.program.operands import (
     callee_of,
     expressions_of,
@@ -267,7 +266,7 @@ class _GraphBuilder:
         effect, objects = self.analysis.effects[point], self.objects(point)
         read, written = effect.reads | self.copied(point), effect.writes | effect.defs
         may_write = effect.may_writes | effect.may_defs
-        around = frozenset(self.cfg.sides[point])
+        around = self.cfg.paths[point]
         for writes, must, may in ((False, read, effect.may_reads), (True, written, may_write)):
             for region, path, certain in self.points_to.targets(must | objects, may):
                 fills = contains(effect.may_defs, region) and region not in self.filled

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
 from symalloc.analysis.effects import Effect
-from symalloc.analysis.paths import consistent, path_conditions
 from symalloc.analysis.regions import PointsTo
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import ControlFlowGraph, PointKind, consistent
 from symalloc.program.operands import operands_of, other_names, read_cast
 from symalloc.program.types import extents_of
 from symalloc.size.condition import (
@@ -120,7 +119,7 @@ class _TestReader:
         self.points_to, self.effects, self.cfg = points_to, effects, points_to.cfg
         self.kernels = kernels
         self.values: dict[tuple[ir.Var, int], _Value] = {}
-        self.paths = path_conditions(self.cfg)
+        self.paths = self.cfg.paths
         self.symbols: dict[Hashable, str] = {}
         self.taken = {*self.cfg.function.symbols, *_WORDS}
 

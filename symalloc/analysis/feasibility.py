@@ -5,14 +5,12 @@ This is the one notion of "on some path" that findings rest on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 from symalloc.analysis.facts import NO_TESTS, BranchTests, FunctionFacts
-from symalloc.analysis.paths import PathCondition, consistent, path_conditions
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, PathCondition, consistent
 from symalloc.size.condition import Condition, negate
 
 Possible: TypeAlias = Callable[[tuple[Condition, ...]], bool | None]
@@ -33,7 +31,8 @@ class UncoveredPath:
 class FeasiblePaths:
     """Tells which paths through a function are possible.
 
-    Without `facts` every If is independent of the others.  `possible` judges conditions on sizes.
+    Without `facts` every If is independent of the others.  `possible` judges conditions on sizes.  `at`: the
+    branches that lead to each point.
     """
 
     def __init__(
@@ -43,13 +42,8 @@ class FeasiblePaths:
         tests: BranchTests = NO_TESTS,
         possible: Possible = lambda _: None,
     ) -> None:
-        self.cfg, self.facts, self.tests, self.possible = cfg, facts, tests, possible
+        self.cfg, self.facts, self.tests, self.possible, self.at = cfg, facts, tests, possible, cfg.paths
         self._standing: dict[tuple[PathCondition, int | None], bool | None] = {}
-
-    @cached_property
-    def at(self) -> Sequence[PathCondition]:
-        """The branches that lead to each point."""
-        return path_conditions(self.cfg)
 
     def feasible(self, path: PathCondition, until: int | None = None) -> bool:
         """False where no path takes all of these branches, and gets to the point `until` if one is given."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import EVERY_PATH, ControlFlowGraph, PathCondition, PointKind
 from symalloc.program.operands import other_names
 
 

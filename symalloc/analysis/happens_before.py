@@ -14,8 +14,8 @@ from operator import and_, or_
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.analysis.dependencies import DependencyGraph, EdgeKind, Touch
-from symalloc.analysis.paths import PathCondition, consistent
 from symalloc.analysis.sets import RegionSet, members
+from symalloc.program.control_flow import PathCondition, consistent
 
 OrderName: TypeAlias = Literal["total", "lanes", "dag"]
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, members, only_member
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import EVERY_PATH, ControlFlowGraph, PathCondition
 from symalloc.program.ir import ConstantTensor, Function, Instruction, Operand, TupleValue, Var
 from symalloc.program.types import TupleType, Type
 from symalloc.size.expr import ZERO, Expr

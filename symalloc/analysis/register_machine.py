@@ -17,10 +17,9 @@ from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 from symalloc.analysis.argument_binding import values_at_call
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes, register_lifetimes
 from symalloc.program import ir
-from symalloc.program.control_flow import control_flow_graph
+from symalloc.program.control_flow import EVERY_PATH, PathCondition, control_flow_graph
 from symalloc.program.operands import function_references, instructions_of
 from symalloc.program.record import record
 from symalloc.program.types import (

@@ -23,10 +23,10 @@ from symalloc.analysis.kernels.uninitialized import (
     bytes_of,
     uninitialized_ranges,
 )
-from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
+from symalloc.program.control_flow import PathCondition
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import DType, TensorType, holds_memory
 from symalloc.size.condition import lt

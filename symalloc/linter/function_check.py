@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from symalloc.analysis.facts import Facts
-from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
@@ -18,6 +17,7 @@ from symalloc.linter.sites.kernels import undecided
 from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
 from symalloc.program import ir
+from symalloc.program.control_flow import PathCondition
 from symalloc.program.ir import DeclaredBound, Instruction
 from symalloc.program.reading import AS_IS
 from symalloc.program.types import DType

@@ -52,8 +52,15 @@ class ProgramPoint(NamedTuple):
     operand: Operand | None = None
 
 
-Sides: TypeAlias = tuple[tuple[int, bool], ...]
-"""The branches that a path takes, in order: (number of the BRANCH, True for its then-block)."""
+PathCondition: TypeAlias = frozenset[tuple[int, bool]]
+"""The branches that a path takes: (number of the BRANCH, True for its then-block)."""
+EVERY_PATH: PathCondition = frozenset()
+"""The condition that every path meets."""
+
+
+def consistent(condition: PathCondition) -> bool:
+    """True if no If is taken both ways."""
+    return len(condition) < 2 or len({branch for branch, _ in condition}) == len(condition)
 
 
 class ReservationPoint(NamedTuple):
@@ -89,13 +96,16 @@ class ControlFlowGraph:
         return tuple(self.at(PointKind.INSTRUCTION))
 
     @cached_property
-    def sides(self) -> Sequence[Sides]:
-        """The branches that lead to each point, outermost first; ELSE and JOIN are in the blocks they end."""
-        found: list[Sides] = []
+    def paths(self) -> Sequence[PathCondition]:
+        """The branches that lead to each point; ELSE and JOIN are in the blocks that they end.
+
+        Ifs are taken to be independent of each other: `symalloc.analysis.feasibility` knows which are not.
+        """
+        found: list[PathCondition] = []
         for number, point in enumerate(self.points):
             branch = point.branch
-            inside = branch >= 0 and (*found[branch], (branch, number <= self.joins[branch][0]))
-            found.append(inside or ())
+            inside = branch >= 0 and found[branch] | {(branch, number <= self.joins[branch][0])}
+            found.append(inside or EVERY_PATH)
         return found
 
     @cached_property
@@ -135,8 +145,8 @@ class ControlFlowGraph:
         """
         numbers = frozenset(points)
         first = min(numbers)
-        chain = self.sides[first]
-        levels = zip(*(self.sides[number] for number in numbers), strict=False)
+        chain = sorted(self.paths[first])  # the outermost If first
+        levels = zip(*(sorted(self.paths[number]) for number in numbers), strict=False)
         depth = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
         point = chain[depth][0] if depth < len(chain) else first
         if not depth:

@@ -224,7 +224,7 @@ def loses(graph: DependencyGraph, order: Sequence[int], pair: tuple[int, int]) -
         holder: int | None = None  # whose content lies there
         filled: set[int] = set()
         for point in (*steps, cfg.exit):
-            if any(taken[branch] is not then for branch, then in cfg.sides[point]):
+            if any(taken[branch] is not then for branch, then in cfg.paths[point]):
                 continue
             here = [(n, t) for n, t in by_point.get(point, ()) if all(taken[b] is side for b, side in t.path)]
             for number, t in here:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.paths import PathCondition
 from symalloc.linter.function_prover import FunctionProver
-from symalloc.program.control_flow import PointKind
+from symalloc.program.control_flow import PathCondition, PointKind
 from symalloc.program.ir import Alias, Assert, Block, CallKernel, CallOperator, Function, If, Operand, Var
 from symalloc.prover.prover import Prover
 from tests.program.build import KERNELS, NOTHING, Body, param, program_of, tensor_of

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.analysis.facts import facts_of
-from symalloc.analysis.paths import path_conditions
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, control_flow_graph
 from symalloc.program.ir import Assert, If, Operand, Origin
 from symalloc.size.condition import Condition
@@ -74,7 +73,7 @@ def test_the_facts_in_front_of_a_point_are_those_of_the_bindings_that_get_there(
 @settings(max_examples=100)
 @given(graphs(), st.integers(0, 2**32))
 def test_path_conditions_name_the_branches_that_lead_to_a_point(cfg: ControlFlowGraph, seed: int) -> None:
-    random, conditions = Random(seed), path_conditions(cfg)
+    random, conditions = Random(seed), cfg.paths
     tests = {index: point.instruction for index, point in enumerate(cfg.points) if index in cfg.joins}
     checked = {
         c for p in cfg.points if isinstance(p.instruction, Assert) for c in [p.instruction.condition] if c

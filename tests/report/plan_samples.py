@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symalloc.analysis.dependencies import Dispatch, Edge, EdgeKind
-from symalloc.analysis.paths import EVERY_PATH
 from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
@@ -25,6 +24,7 @@ from symalloc.planner.memory_report.non_arena import (
     ResultTensor,
     WorkspaceStep,
 )
+from symalloc.program.control_flow import EVERY_PATH
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.choice import maximum

@@ -21,7 +21,6 @@ from symalloc.analysis.conflicts import stale_uses
 from symalloc.analysis.kernels.coverage import Passes, points_of
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
-from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, Target
 from symalloc.linter.function_prover import unproved_among
 from symalloc.linter.sites.site import (
@@ -36,6 +35,7 @@ from symalloc.linter.sites.site import (
     places_of,
 )
 from symalloc.program import ir
+from symalloc.program.control_flow import PathCondition
 from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq

@@ -17,13 +17,12 @@ from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.happens_before import OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.kernels.coverage import Passes
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import FunctionSummary, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.function_prover import FunctionProver, KernelProofs
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import EVERY_PATH, ControlFlowGraph, PathCondition
 from symalloc.program.ir import Instruction
 from symalloc.program.operands import callee_of
 from symalloc.program.span import Span

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.kernels.coverage import Passes
-from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.register_machine import Step
 from symalloc.analysis.sets import RegionSet, contains
@@ -29,7 +28,13 @@ from symalloc.linter.sites.site import (
     shape_text,
 )
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint, functions_as_values
+from symalloc.program.control_flow import (
+    ControlFlowGraph,
+    PathCondition,
+    PointKind,
+    ProgramPoint,
+    functions_as_values,
+)
 from symalloc.program.operands import extent_pairs, tensor_type
 from symalloc.program.types import ScalarType, TensorType, byte_count
 from symalloc.prover.domain import Domain

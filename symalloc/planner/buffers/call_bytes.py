@@ -23,7 +23,7 @@ from symalloc.planner.buffers.sizing import padded_size
 from symalloc.planner.grid import Truths, Values, matrix_product
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.shapes import Numbers, SizeTable
-from symalloc.program.control_flow import ReservationPoint, Sides
+from symalloc.program.control_flow import PathCondition, ReservationPoint
 from symalloc.program.types import ALIGNMENT, TensorType
 from symalloc.size.expr import Expr, round_up
 
@@ -222,9 +222,9 @@ class CallSteps:
     @cached_property
     def _blocks(self) -> tuple[Numbers, Numbers, Truths]:
         """The block of each step and of each buffer, by number; for each two whether a path may take both."""
-        numbers: dict[Sides, int] = {}
-        sides, made = self.cfg.sides, (buffer.made for buffer in self.buffers)
-        steps, own = ([numbers.setdefault(sides[p], len(numbers)) for p in at] for at in (self.points, made))
+        numbers: dict[PathCondition, int] = {}
+        paths, made = self.cfg.paths, (buffer.made for buffer in self.buffers)
+        steps, own = ([numbers.setdefault(paths[p], len(numbers)) for p in at] for at in (self.points, made))
         return np.array(steps, dtype=np.int64), np.array(own, dtype=np.int64), _may_meet(numbers)
 
     def _begun_at(self, reservation: ReservationPoint) -> Truths:

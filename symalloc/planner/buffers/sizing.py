@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from symalloc.planner.enforced_bounds import MOST_BYTES, greatest, within
 from symalloc.planner.overflow_guards import ValueBounds
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, PathCondition
 from symalloc.program.ir import DeclaredBound, Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ALIGNMENT, ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
@@ -73,28 +73,22 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
-    blocks: dict[str, tuple[int, bool] | None] = {}
+    blocks: dict[str, PathCondition] = {}
     binding = [
         (number, made)
         for number, made in cfg.instructions
         if type(made.var.type) is ScalarType or type(made) is MatchCast
     ]
     for number, made in binding:
-        block = _block(cfg, number)
+        block = cfg.paths[number]
         for name, signed in _defined(made):
             if name in usable and name not in entry and name not in later:
                 later[name] = SymbolDefinition(step=number, var=made.var, elsewhere=False, signed=signed)
                 blocks[name] = block
         for name in _bare(made.target if isinstance(made, MatchCast) else made.var.type):
-            if blocks.get(name) not in (None, block):
+            if (blocks.get(name) or block) != block:
                 later[name] = replace(later[name], elsewhere=True)
     return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
-
-
-def _block(cfg: ControlFlowGraph, number: int) -> tuple[int, bool] | None:
-    """The BRANCH around a program point, and whether the point lies on its first side; None where none is."""
-    branch = cfg.points[number].branch if cfg.joins else -1
-    return None if branch < 0 else (branch, number <= cfg.joins[branch][0])
 
 
 def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:

@@ -110,9 +110,9 @@ class OverwriteSearch:
         if source in self.over or output in self.groups:
             return False
         (one, size), (other, wanted) = self.fresh[source], self.fresh[output]
-        starts, sides = self.analysis.cfg.starts, self.analysis.cfg.sides
+        starts, paths = self.analysis.cfg.starts, self.analysis.cfg.paths
         begin, end = starts[one.var], starts[other.var]
-        there = begin < end and sides[end][: len(sides[begin])] == sides[begin]
+        there = begin < end and paths[begin] <= paths[end]
         if not there or (one.dtype, one.device, one.scope) != (other.dtype, other.device, other.scope):
             return False
         return self.prover.prove(eq(size, wanted), self.domain, explain=False).holds

@@ -7,7 +7,6 @@ from random import Random
 
 import numpy as np
 
-from symalloc.analysis.paths import path_conditions
 from symalloc.planner.buffers.call_bytes import limits
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from tests.planner.random_programs import random_program
@@ -18,7 +17,7 @@ MOST_IFS = 6
 
 def brute(cfg: ControlFlowGraph, steps: list[int], need: np.ndarray) -> np.ndarray:
     """The least over all paths through each point of what is taken at most on one."""
-    conditions = path_conditions(cfg)
+    conditions = cfg.paths
     found = np.full(len(steps), np.inf)
     for sides in product((True, False), repeat=len(cfg.joins)):
         taken = set(zip(cfg.joins, sides, strict=True))
@@ -37,7 +36,7 @@ def test_blocks_give_what_all_paths_give() -> None:
         random = Random(seed)
         steps = sorted(number for number, _ in cfg.instructions)
         need = np.array([[random.randint(0, 9), random.choice((0, 0, 50))] for _ in steps], dtype=np.float64)
-        conditions = path_conditions(cfg)
+        conditions = cfg.paths
         routes = [tuple((0, branch, side) for branch, side in sorted(conditions[step])) for step in steps]
         distinct = list(dict.fromkeys(routes))
         found = limits(need, distinct, np.array([distinct.index(route) for route in routes]))
