@@ -304,6 +304,10 @@ SHRINK: Mapping[str, Mechanism] = {
     "outputs over what is read last": Mechanism(
         stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})}, code=[f"{_SHRINK}.written_over"]
     ),
+    "order of calls": Mechanism(
+        stand_ins={f"{_PASS}.order_for_memory": lambda module, *_: (module, ())},
+        code=[f"{_SHRINK}.memory_order", f"{_PASS}._ordered"],
+    ),
     "results over what is read last": Mechanism(stand_ins={f"{_PASS}.write_over": _results_apart}),
     "both plans, and the better": Mechanism(
         stand_ins={f"{_PASS}._Attempt.larger": lambda *_: frozenset()}, code=[f"{_PASS}._Attempt"]
@@ -313,6 +317,7 @@ SHRINK: Mapping[str, Mechanism] = {
 SHRUNK = (
     *("model/bert", "torch_gpt2", "torch_vit", "torch_t5_encoder"),
     *("torch_convnext", "torch_unet", "torch_cross_attention", "torch_autoencoder"),
+    *("torch_decode_step", "torch_op_six_lengths"),
 )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
 
 import tvm
 import tvm_ffi
@@ -39,6 +41,7 @@ from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
+from symalloc.relax.shrink.memory_order import order_for_memory
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
 from symalloc.relax.shrink.workspaces import plan_workspaces
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
@@ -204,15 +207,17 @@ def plan_lowered(
     before = program if given is module else extract(given, name="module", handles=True)
     anywhere = memory.addresses or options.flavour == "storages"
 
-    def attempt(module: tvm.IRModule, program: Program) -> _Attempt:
+    def plan(module: tvm.IRModule, program: Program | None = None) -> _Attempt:
+        program = program or _seen(module)
         analyses = analyse(program)
         grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
         plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
         return _Attempt(module=module, program=program, analyses=analyses, plans=plans)
 
-    chosen = attempt(module, program)
-    if options.shrink != "none" and options.order == "total" and memory.shared:
-        chosen = _written_over(chosen, attempt)
+    chosen = plan(module, program)
+    if options.shrink != "none" and options.order == "total":
+        over = partial(_written_over, plan) if memory.shared else lambda one: one
+        chosen = _ordered(plan, over, chosen)
     module, analyses, plans = chosen.module, chosen.analyses, chosen.plans
     planned = emit_module(
         module,
@@ -252,8 +257,8 @@ class _Attempt:
     plans: Mapping[str, Plan]
     over: Mapping[str, Sequence[WrittenOver]] = field(default_factory=dict)
 
-    def larger(self, other: _Attempt) -> frozenset[str]:
-        """The functions with outputs over something that take more than in another attempt, or may."""
+    def larger(self, other: _Attempt, names: Iterable[str]) -> frozenset[str]:
+        """The functions of these names that take more than in another attempt, or may."""
         written = [planned_program(one.program, one.plans).program for one in (self, other)]
 
         def may(name: str) -> bool:
@@ -261,21 +266,38 @@ class _Attempt:
             cost = cost_beside(one, two, known_symbols(self.analyses[name].cfg).domain)
             return cost is None or cost > 0
 
-        return frozenset(filter(may, self.over))
+        return frozenset(filter(may, names))
 
 
-def _written_over(apart: _Attempt, attempt: Callable[[tvm.IRModule, Program], _Attempt]) -> _Attempt:
-    """`apart` with outputs written over what kernels read last, in functions that take more nowhere then."""
+Planner: TypeAlias = Callable[[tvm.IRModule], _Attempt]
+
+
+def _written_over(plan: Planner, apart: _Attempt) -> _Attempt:
+    """`apart` with outputs written over what calls read last, in functions that take more nowhere then."""
     tries = Counter[str]()
     while True:
         module, over = write_over(apart.module, apart.program, apart.analyses, tries)
         if not over:
             return apart
-        found = replace(attempt(module, _seen(module)), over=over)
-        larger = found.larger(apart)
+        found = replace(plan(module), over=over)
+        larger = found.larger(apart, over)
         if not larger:
             return found
         tries.update(larger)
+
+
+def _ordered(plan: Planner, finished: Callable[[_Attempt], _Attempt], given: _Attempt) -> _Attempt:
+    """The `given` attempt, `finished`, with calls in another order where functions take more nowhere then."""
+    usual, kept = finished(given), frozenset[str]()
+    while True:
+        module, names = order_for_memory(given.module, given.analyses, kept)
+        if not names:
+            return usual
+        found = finished(plan(module))
+        larger = found.larger(usual, names)
+        if not larger:
+            return found
+        kept |= larger
 
 
 def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:
