@@ -133,9 +133,19 @@ def warm_workers(kept_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(WorkerPool, "close", lambda pool: None)
 
 
+# what runs where `-m` asks for it
+ON_REQUEST = {"sanitize"} if NIGHTLY else {"sanitize", "browser", "editor", "nightly"}
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what is slow last, among several processes first."""
+    """Leave out what nobody asks for; put what is slow last, among several processes first."""
+    names = {name for name in ON_REQUEST if name not in config.getoption("markexpr")}
+    left_out = [item for item in items if any(mark.name in names for mark in item.iter_markers())]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     if hasattr(config, "workerinput"):  # the long files first, so that no process is left with one
         items.sort(key=lambda item: item.path not in slow)

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scale import NIGHTLY
-
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="two command lines take seconds: nightly")
+@pytest.mark.nightly
 def test_the_step_annotates_and_writes_sarif(tmp_path: Path) -> None:
     sarif, outputs = tmp_path / "found.sarif", tmp_path / "outputs"
     environment = {

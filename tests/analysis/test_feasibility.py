@@ -168,7 +168,7 @@ def is_small(function: Function, paths: FeasiblePaths) -> bool:
     return len(paths.cfg.joins) <= 7 and kernels <= 3
 
 
-@settings(max_examples=tries(80, 1500))
+@settings(max_examples=tries(40, 1500))
 @given(functions())
 def test_a_path_is_feasible_where_some_execution_takes_it(function: Function) -> None:
     paths = paths_of(function)
@@ -184,7 +184,7 @@ def test_a_path_is_feasible_where_some_execution_takes_it(function: Function) ->
             assert taken or rewritten or not paths.feasible(path), f"{path} is never taken"
 
 
-@settings(max_examples=tries(80, 1500))
+@settings(max_examples=tries(40, 1500))
 @given(functions(), st.data())
 def test_points_are_reached_where_some_execution_gets_there(function: Function, data: st.DataObject) -> None:
     paths = paths_of(function)
@@ -199,7 +199,7 @@ def test_points_are_reached_where_some_execution_gets_there(function: Function, 
         assert reached or rewritten or not paths.reaches(first, second)
 
 
-@settings(max_examples=tries(80, 1500))
+@settings(max_examples=tries(40, 1500))
 @given(functions(), st.data())
 def test_uncovered_paths_avoid_all_the_others(function: Function, data: st.DataObject) -> None:
     paths = paths_of(function)

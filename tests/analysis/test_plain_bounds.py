@@ -38,7 +38,7 @@ def drawn(draw: random.Random, depth: int = 3) -> Expr:
 def test_what_is_plain_is_true() -> None:
     draw = random.Random(1)
     below = nonnegative = 0
-    for _ in range(tries(3_000, 60_000)):
+    for _ in range(tries(2_000, 60_000)):
         expr, end = drawn(draw), draw.choice(SIZES) * draw.choice(SIZES)
         fact = lt(drawn(draw, 1), draw.choice(SIZES) * draw.choice(SIZES))
         plain = is_below(expr, end, (fact,), frozenset()), is_nonnegative(expr, frozenset())
@@ -84,7 +84,7 @@ def _numbers(one: Range, point: dict[str, int]) -> set[int]:
     n=st.integers(0, 9),
     k=st.integers(0, 9),
 )
-@settings(max_examples=tries(150, 3000), deadline=None)
+@settings(max_examples=tries(75, 3000), deadline=None)
 def test_it_is_positive_exactly_where_a_number_is_left_out(
     wanted: Range, written: list[Range], n: int, k: int
 ) -> None:

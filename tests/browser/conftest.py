@@ -12,12 +12,10 @@ import pytest
 
 from symalloc.planner.memory_report.function_report import FunctionReport
 from tests.browser.chromium import Opened, chromium_path, page_of, running_chromium
-from tests.scale import NIGHTLY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-HERE = Path(__file__).parent
 # sizes that no table shows: below, at and past the declared bounds
 SIZES: dict[str, list[dict[str, int]]] = {
     "torch_llama": [{"s20": size} for size in (48, 100, 511, 512, 700)],
@@ -29,16 +27,6 @@ SIZES: dict[str, list[dict[str, int]]] = {
 }
 
 Open = Callable[..., Opened]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave these out, unless `-m browser` or a nightly run asks for them."""
-    if NIGHTLY or "browser" in config.getoption("markexpr"):
-        return
-    left_out = [item for item in items if HERE in item.path.parents]
-    items[:] = [item for item in items if HERE not in item.path.parents]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")

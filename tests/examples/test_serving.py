@@ -152,7 +152,7 @@ def test_no_python_is_in_the_process(program: Path) -> None:
     assert "not found" not in libraries
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="builds the example again")
+@pytest.mark.nightly
 def test_the_documented_commands_print_what_is_documented(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (commands,) = (b.text for b in blocks("console") if b.document == "docs/deployment.md")

@@ -15,6 +15,7 @@ import symalloc
 from symalloc.linter.diagnostic import Diagnostic
 from tests.mutation.editable import Sequence, Step, rebuild, take_apart
 from tests.relax import modules_to_plan
+from tests.scale import part
 
 KINDS = tuple(product(("assert", "native", "fallback"), ("ignore", "enforce", "reserve")))
 MODELS = ("Chain", "Branches", "Cast", "Calls", "Exported", "FromShape", "Scalars", "InPlace", "Reshapes")
@@ -81,7 +82,7 @@ def _told(module: tvm.IRModule, text: str) -> tvm.IRModule:
 @pytest.mark.parametrize(("guards", "bounds"), KINDS)
 def test_a_check_that_is_taken_out_is_found(guards: str, bounds: str) -> None:
     told, counted = 0, 0
-    for name in MODELS:
+    for name in part(MODELS[KINDS.index((guards, bounds)) % 3 :], 3):
         module = _planned(name, guards, bounds)
         assert not _found(module, "SYM403", "SYM904"), name
         branches = guards == "fallback"
@@ -92,7 +93,7 @@ def test_a_check_that_is_taken_out_is_found(guards: str, bounds: str) -> None:
             counted += 1
             assert {str(d.severity) for d in found} == {"error"}, (name, damaged.script())
             assert all(d.counterexample for d in found), found
-    assert told + counted >= 4
+    assert told + counted >= 1
 
 
 def test_a_check_that_is_weaker_is_found() -> None:

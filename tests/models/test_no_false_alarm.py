@@ -12,6 +12,7 @@ import pytest
 import symalloc
 from symalloc.linter.diagnostic import Report
 from tests.models.zoo import MODELS, Model
+from tests.scale import part
 
 # model -> (rule, severity) -> how many; with the reason for each
 EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
@@ -61,7 +62,7 @@ def _report(name: str) -> Report:
     return symalloc.lint(_build(MODELS[name]))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", part(MODELS, 3))
 def test_only_what_is_expected(name: str) -> None:
     report = _report(name)
     found = Counter((d.rule, str(d.severity)) for d in report)

@@ -21,7 +21,7 @@ from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.measure import compiler, load
 from tests.models.planned import CASES, Case, Row, Variants, calls, compare, difference
 from tests.models.planned.case import Binding
-from tests.scale import NIGHTLY
+from tests.scale import NIGHTLY, part
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +29,9 @@ LIMIT = 1.05  # of the floor
 # LLVM takes half of the time otherwise; bits and bytes are compared between modules built alike
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 # `benchmarks/plan_models.py` runs all, the nightly tests all but the largest
-LONG = frozenset() if NIGHTLY else frozenset({"bert", "inception", "llama_decode", "unet_shallow"})
-QUICK = [case for case in CASES.values() if not case.large and case.name not in LONG]
+LONG = frozenset({"bert", "inception", "llama_decode", "unet_shallow"})
+SMALL = [case for case in CASES.values() if not case.large]
+QUICK = SMALL if NIGHTLY else part((case for case in SMALL if case.name not in LONG), 3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,7 +125,7 @@ def test_planning_makes_no_cycles() -> None:
         gc.garbage.clear()
 
 
-@pytest.mark.parametrize("case", [case for case in QUICK if case.theirs], ids=identifier)
+@pytest.mark.parametrize("case", [case for case in SMALL if case.theirs], ids=identifier)
 def test_what_tvm_plans_wrongly_is_an_error(case: Case) -> None:
     report = symalloc.lint(case.build(), stage="planned")
     assert {d.rule for d in report if d.severity == "error"} & {"SYM106", "SYM204"}

@@ -8,12 +8,14 @@ from tests.models.execution import run
 from tests.models.pooled import differing
 from tests.models.zoo import MODELS
 from tests.pool.library import need_native
+from tests.scale import pairs, tries
 
-CALLS = 12
+CALLS = tries(6, 12)
 
 
-@pytest.mark.parametrize("planned", (False, True))
-@pytest.mark.parametrize("name", ("llama_grouped_queries", "gru", "nested_tuples"))
+@pytest.mark.parametrize(
+    ("name", "planned"), pairs(("llama_grouped_queries", "gru", "nested_tuples"), (True, False))
+)
 def test_results_are_those_of_the_stock_allocator(name: str, planned: bool) -> None:
     need_native()
     assert list(differing(name, CALLS, planned=planned)) == []

@@ -19,14 +19,13 @@ from tvm import relax
 import symalloc
 from symalloc.cli.main import main
 from symalloc.relax.passes.pipeline import finishing_pipeline
-from tests.scale import NIGHTLY
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra `torch`)")
 
 from tests.models.torch_files import TORCH_FILES, TorchFile  # noqa: E402
 
 pytestmark = [
-    pytest.mark.skipif(not NIGHTLY, reason="twelve models are compiled: nightly, make torch"),
+    pytest.mark.nightly,
     pytest.mark.slow,
     pytest.mark.usefixtures("warm_workers"),
 ]

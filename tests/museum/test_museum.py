@@ -14,6 +14,7 @@ from symalloc.linter.diagnostic import Diagnostic, Report
 from tests.museum.exhibits import EXHIBITS, MODULES, Exhibit
 from tests.museum.proofs import CRASHES, PROOFS
 from tests.pool.processes import died
+from tests.scale import part
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -77,7 +78,7 @@ def test_the_list_of_bugs_is_made_of_the_exhibits(request: pytest.FixtureRequest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.parametrize("name", part(PROOFS, 4))
 def test_faults_are_real_when_the_modules_run(name: str) -> None:
     def prove() -> None:
         assert PROOFS[name]() is True

@@ -29,7 +29,7 @@ from tests.scale import tries
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(tries(40, 400))
+SEEDS = range(tries(20, 400))
 VALUES = ((0, 0, 0), (1, 1, 1), (5, 3, 7), (64, 17, 100), (5, 3, -3), (70, 3, -41), (1, 9, -1000))
 BINDINGS = [{"n": n, "m": m, "s": s} for n, m, s in VALUES]
 SHAPES = (
@@ -71,7 +71,7 @@ def test_a_planned_program_computes_what_the_unplanned_one_does(flavour: Flavour
                 own, shared = (logs(program, given, binding, path) for given in ({}, plans))
                 assert shared.log == own.log, f"program {seed} at {binding}, path {path}"
                 placed += shared.planned
-    assert placed > 500, "the programs must have something to plan"
+    assert placed > 250, "the programs must have something to plan"
 
 
 def drawn(program: Program, draw: Random) -> frozenset[Var]:
@@ -96,7 +96,7 @@ def test_sizes_that_may_be_negative_are_planned_and_tried() -> None:
             assert any("s" in g.condition.symbols for g in plans["main"].guards)
             tried = [logs(program, plans, binding, 0).log[-1] == -1 for binding in BINDINGS[4:]]
             refused, ran = refused + tried.count(True), ran + tried.count(False)
-    assert planned_by_scalar > 15 and refused > 3 and ran > 3
+    assert planned_by_scalar > 7 and refused > 1 and ran > 1
 
 
 def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
@@ -113,7 +113,7 @@ def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
                 for binding in BINDINGS
                 for path in range(3)
             )
-    assert refused > 30 and wrong > 0.8 * refused
+    assert refused > 15 and wrong > 0.8 * refused
 
 
 def _flat(arena: Arena) -> Arena:

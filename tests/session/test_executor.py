@@ -19,7 +19,6 @@ from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
 from symalloc.session.linting import LintSession, Setup, dask_executor, lint_on_worker
-from tests.scale import NIGHTLY
 
 Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -103,7 +102,7 @@ def test_a_scheduler_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.
     assert err.startswith("error: no Dask scheduler answers at dask://127.0.0.1:1: ")
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="starts a cluster")
+@pytest.mark.nightly
 @pytest.mark.real_process
 @pytest.mark.filterwarnings("ignore")
 def test_two_workers_of_dask_say_what_this_process_says(run: Run, tmp_path: Path) -> None:

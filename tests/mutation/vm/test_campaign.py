@@ -13,6 +13,7 @@ from tests.mutation.harness import mutants
 from tests.mutation.operators import OPERATORS
 from tests.mutation.vm.campaign import FITTING, campaign
 from tests.mutation.vm.subjects import planned_by_tvm, vm_subjects
+from tests.scale import tries
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,15 +29,18 @@ PLANS = {
 
 @pytest.mark.parametrize("index", range(4))
 def test_linter_and_machine_agree(index: int) -> None:
-    found = campaign(list(vm_subjects(PLANS))[index], tries=1, seed=2, operators=OPERATORS)
-    assert len(found.outcomes) >= 10
+    """In each run a third of the operators, others for each subject."""
+    step = tries(3, 1)
+    operators = dict(list(OPERATORS.items())[index % step :: step])
+    found = campaign(list(vm_subjects(PLANS))[index], tries=1, seed=2, operators=operators)
+    assert len(found.outcomes) >= tries(3, 10)
     assert not found.excluded
     for outcome in found.outcomes:
         words = (outcome.subject, outcome.change, outcome.judgement, outcome.findings)
         assert not outcome.missed, words
         assert not outcome.alarm, words
-    assert sum(o.harmful for o in found.outcomes) >= 4
-    assert sum(o.harmless for o in found.outcomes) >= 3
+    assert sum(o.harmful for o in found.outcomes) >= tries(1, 4)
+    assert sum(o.harmless for o in found.outcomes) >= tries(1, 3)
 
 
 def test_every_kind_of_fault_has_rules() -> None:

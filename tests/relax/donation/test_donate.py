@@ -28,6 +28,7 @@ from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
 from tests.relax.built import errors, machine
+from tests.scale import pairs
 
 pytestmark = pytest.mark.slow
 
@@ -81,12 +82,15 @@ def test_the_same_bits_and_no_finding(
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"guards": "native"}, {"guards": "fallback"}, {"flavour": "storages"}],
-    ids=lambda m: "-".join(m.values()),
+    ("donated", "more"),
+    pairs(
+        [("Cache", "longer=caches.0"), ("Optimizer", "updated=w")],
+        [{"guards": "native"}, {"guards": "fallback"}, {"flavour": "storages"}],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize(("name", "alias"), [("Cache", "longer=caches.0"), ("Optimizer", "updated=w")])
-def test_other_ways_to_plan(name: str, alias: str, more: dict[str, Any]) -> None:
+def test_other_ways_to_plan(donated: tuple[str, str], more: dict[str, Any]) -> None:
+    name, alias = donated
     options = PlanOptions(alias=(parse_donation(alias),), **more)
     at = {"Cache": {"c": 9, "p": 4}, "Optimizer": {"n": 9}}[name]
     assert Runner(module(name), options=options).run(at, check=True).difference is None

@@ -17,6 +17,7 @@ from symalloc import DeviceMemoryError, UsageError
 from tests.relax import modules_of_callers as modules
 from tests.relax.built import errors
 from tests.relax.modules_to_plan import Chain
+from tests.scale import pairs
 
 CASES: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "Branch": ({"n": 3, "m": 5}, {"n": 0, "m": 4}, {"n": 100, "m": 7}),
@@ -60,8 +61,7 @@ def rows(*extents: int) -> Any:
     return tvm.runtime.tensor(np.random.default_rng(sum(extents)).random(extents, dtype="float32"))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "way"), pairs(CASES, WAYS))
 def test_a_call_in_memory_of_the_caller_gives_the_same_bits(name: str, way: str) -> None:
     for binding in CASES[name]:
         found = symalloc.run(getattr(modules, name), binding, function="main", check=True, **WAYS[way])

@@ -14,6 +14,7 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner
+from tests.scale import pairs
 
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
 CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
@@ -26,9 +27,8 @@ def attention(**attributes: object) -> tvm.IRModule:
     return module
 
 
-@pytest.mark.parametrize("flavour", ["arena", "storages"])
-@pytest.mark.parametrize("bounds", ["enforce", "reserve"])
 @pytest.mark.parametrize("guards", ["assert", "native", "fallback"])
+@pytest.mark.parametrize(("bounds", "flavour"), pairs(["enforce", "reserve"], ["arena", "storages"]))
 def test_within_the_bounds_bits_are_equal_and_past_them_the_check_decides(
     bounds: BoundsUse, flavour: Flavour, guards: GuardKind
 ) -> None:

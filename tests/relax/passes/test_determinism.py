@@ -8,17 +8,21 @@ import sys
 
 import pytest
 
+from tests.scale import part
+
 pytestmark = pytest.mark.slow
 
+NAMES = part(("onnx_nested_branch", "torch_op_six_lengths", "torch_attention_of_many_outputs"), 3)
+
 PROGRAM = """
+import sys
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from tests.models.imported import IMPORTED
-from tests.models.planned import imported_case
+from tests.models.imported import IMPORTED, load_imported
 
-for name in ("torch_op_six_lengths", "onnx_nested_branch", "torch_attention_of_many_outputs"):
+for name in sys.argv[1:]:
     assert name in IMPORTED
-    planned = plan_lowered(lower(imported_case(name).build(), "llvm"))
+    planned = plan_lowered(lower(load_imported(name), "llvm"))
     print(planned.module.script())
     for plan in planned.plans.values():
         print([str(arena.size) for arena in plan.arenas], plan.fallbacks)
@@ -28,7 +32,7 @@ for name in ("torch_op_six_lengths", "onnx_nested_branch", "torch_attention_of_m
 def test_plans_do_not_depend_on_the_hash_seed() -> None:
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM],
+            [sys.executable, "-c", PROGRAM, *NAMES],
             env={**os.environ, "PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ from symalloc.relax.passes.pipeline import pipeline as planning_pipeline
 from symalloc.relax.passes.stages import Lowered
 from tests.models.zoo import MODELS
 from tests.relax.passes.staged import FAULTS, planned, stages_of
+from tests.scale import pairs
 
 PIPELINES: tuple[PipelineName, ...] = get_args(PipelineName)
 BOTH = pytest.mark.parametrize("pipeline", PIPELINES)
@@ -54,8 +55,7 @@ def test_a_sound_module_is_clean_at_every_stage(
     assert {name: told(report) for name, report in found.items() if len(report)} == {}
 
 
-@BOTH
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "pipeline"), pairs(FAULTS, PIPELINES))
 def test_a_planted_fault_is_found_at_every_stage(
     fault: str, pipeline: PipelineName, tmp_path: Path, warm_workers: None
 ) -> None:
@@ -66,8 +66,10 @@ def test_a_planted_fault_is_found_at_every_stage(
     assert [told(report) for report in later] == [told(first)] * len(later), list(found)
 
 
-@BOTH
-@pytest.mark.parametrize("name", ["branches", "nested_branches", "append_to_cache", "scalar_parameter"])
+@pytest.mark.parametrize(
+    ("name", "pipeline"),
+    pairs(["branches", "nested_branches", "append_to_cache", "scalar_parameter"], PIPELINES),
+)
 def test_what_tvm_plans_is_judged_alike_at_every_later_stage(name: str, pipeline: PipelineName) -> None:
     """The module is not planned when it comes: faults are TVM's own."""
     kept = stages_of(MODELS[name].build(), pipeline, first="KillAfterLastUse")
@@ -85,8 +87,7 @@ FLAVOURS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("name", MODELS_PLANNED)
+@pytest.mark.parametrize(("name", "flavour"), pairs(MODELS_PLANNED, FLAVOURS))
 def test_what_we_plan_is_clean_at_every_later_stage(name: str, flavour: str) -> None:
     from symalloc.planner.planner_options import PlanOptions
 

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 import symalloc
+from symalloc.program.reading import PipelineName
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.passes.stages import (
@@ -21,6 +22,7 @@ from symalloc.relax.passes.stages import (
 from symalloc.session.linting import VerifyMemory
 from tests.modules import FAULTY
 from tests.relax.built import SCRIPT
+from tests.scale import pairs
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
@@ -58,11 +60,13 @@ def test_tvm_is_usable_after_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"]
+    ("name", "flavour"),
+    pairs(
+        ["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"], ["default", "target"]
+    ),
 )
-def test_what_we_plan_passes(name: str) -> None:
-    for flavour in ("default", "target"):
-        build(name, VerifyMemory(), pipeline(pipeline=flavour))  # type: ignore[arg-type]
+def test_what_we_plan_passes(name: str, flavour: PipelineName) -> None:
+    build(name, VerifyMemory(), pipeline(pipeline=flavour))
 
 
 def test_what_tvm_plans_rightly_passes() -> None:

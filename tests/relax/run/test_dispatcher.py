@@ -25,6 +25,7 @@ from symalloc.relax.run.runner import Runner
 from tests.pool.processes import until_asleep
 from tests.relax import modules_of_callers as modules
 from tests.relax import modules_with_effects as effects
+from tests.scale import pairs
 
 CASES = {"Branch": {"n": 9, "m": 4}, "Calls": {"n": 5}, "Late": {"n": 6, "m": 3}, "Constants": {"n": 4}}
 HOW: list[dict[str, Any]] = [
@@ -36,8 +37,7 @@ HOW: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "how"), pairs(CASES, HOW), ids=str)
 def test_threads_give_the_same_bits(name: str, how: dict[str, Any]) -> None:
     pool = symalloc.Pool()
     at = CASES[name]
