@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Literal
 
 import tvm
 from tvm import relax
 
 from symalloc.program import ir
+from symalloc.program.operands import type_of
 from symalloc.program.operator_effects import NEEDS_ELEMENTS
 from symalloc.program.packed_contracts import packed_contract, stated_contract
-from symalloc.program.types import DType, ShapeType, TensorType, TupleType, holds_memory, is_open, type_leaves
+from symalloc.program.types import (
+    DType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    extents_of,
+    holds_memory,
+    is_open,
+    type_leaves,
+)
 from symalloc.relax.extract.context import VARIABLES, CallSite, CommonFields, Context, Handler, not_a_size
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
@@ -27,9 +39,7 @@ from symalloc.relax.extract.shape_heap import (
     UNKNOWN_SLOT,
     UnwrittenSlotError,
     computes_slots,
-    extents_given,
     extents_of_cast,
-    matched_type,
     slot_fault,
     store_slots,
 )
@@ -399,11 +409,6 @@ def _assertion(site: CallSite) -> ir.Instruction:
     return ir.Assert(**site.head, condition=condition, reads=site.context.operands(reads))
 
 
-def _take_field(site: CallSite) -> ir.Instruction:
-    index = site.constant(1, "a tuple index")
-    return ir.TakeField(**site.head, source=site.operand(0), index=index)
-
-
 # -- the shape heap -----------------------------------------------------------------------------------------
 
 
@@ -417,17 +422,48 @@ def _alloc_heap(site: CallSite) -> ir.Instruction:
 
 def _match_shape(site: CallSite) -> ir.Instruction:
     """(tensor or shape, heap, number of extents, (code, number or slot)…, text of an error)."""
-    site.context.heaps.lowered = True
-    matching = _Matching(site.context, site.arguments[0], site.operand(1), site.arguments[-1])
-    count = site.constant(2, "a number of extents")
-    pairs = _pairs(site.context, site.arguments[3:-1], count)
-    extents = tuple([matching.extent(axis, *pair) for axis, pair in enumerate(pairs)])
-    if matching.unwritten is not None:
-        raise matching.unwritten
-    target = matched_type(matching.source, extents)
-    return ir.MatchCast(
-        **site.head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
-    )
+    heaps, value, heap = site.context.heaps, site.arguments[0], site.operand(1)
+    heaps.lowered = True
+    source, name = site.context.operand(value), getattr(value, "name", "extent")
+    kind, cast = type_of(source), extents_of_cast(heaps.next_cast(value, site.arguments[-1]))
+    told = [*zip_longest(cast, extents_of(kind))]
+    pairs = _pairs(site.context, site.arguments[3:-1], site.constant(2, "a number of extents"))
+    extents, defines, unwritten = list[Expr](), frozenset[str](), list[UnwrittenSlotError]()
+    for axis, (code, number) in enumerate(pairs):
+        found = constant(number) if code == MATCH_NUMBER else None
+        try:
+            found = heaps.load(heap, number) if code == MATCH_SLOT else found
+        except UnwrittenSlotError as reason:
+            unwritten.append(reason)
+        if found is None:
+            named, given = told[axis] if axis < len(told) else (None, None)
+            found, new = _matched(site.context, source, named, given, f"{name}_{axis}")
+            defines |= new
+        if code == MATCH_STORE:
+            heaps.store(heap, number, found)
+        extents.append(found)
+    if unwritten:
+        raise unwritten[-1]
+    target: Type = ShapeType(values=tuple(extents), ndim=len(extents))
+    if isinstance(kind, TensorType):
+        target = TensorType(shape=tuple(extents), dtype=None, ndim=len(extents))
+    return ir.MatchCast(**site.head, source=source, target=target, defines=defines, returns=False)
+
+
+def _matched(
+    context: Context, source: ir.Operand, named: Node | None, given: Expr | None, name: str
+) -> tuple[Expr, frozenset[str]]:
+    """An extent that no slot tells: a symbol of the R.match_cast that the call stands for, what is `given`,
+    or a new symbol; and the symbols that it defines.
+    """
+    symbols, origin = context.symbols, context.origin_of_cast(source)
+    if named is not None and type(named) in VARIABLES and symbols.define(named, origin) is not None:
+        found = symbols.resolve(named)
+    elif given is not None:
+        return given, frozenset()
+    else:
+        found = symbol(symbols.new(name, origin))
+    return found, found.symbols
 
 
 def _pairs(context: Context, nodes: Sequence[Node], count: int) -> list[tuple[int, int]]:
@@ -436,52 +472,6 @@ def _pairs(context: Context, nodes: Sequence[Node], count: int) -> list[tuple[in
     if len(numbers) < 2 * count:
         not_a_size(f"{len(numbers)} numbers where {2 * count} are needed")
     return list(zip(numbers[: 2 * count : 2], numbers[1 : 2 * count : 2], strict=True))
-
-
-class _Matching:
-    """One match_shape: finds what each extent of `source` is, and stores it where that is asked for.
-
-    An extent that nothing tells gets a symbol: of the R.match_cast that the call stands for, or a new one.
-    """
-
-    def __init__(self, context: Context, value: Node, heap: ir.Operand, error: Node) -> None:
-        self.context, self.heap, self.name = context, heap, getattr(value, "name", "extent")
-        self.source = context.operand(value)
-        self.defines: set[str] = set()
-        self.unwritten: UnwrittenSlotError | None = None
-        self._given = extents_given(self.source)
-        self._named = extents_of_cast(context.heaps.next_cast(value, error))
-
-    def extent(self, axis: int, code: int, value: int) -> Expr:
-        """The extent that a pair asks for; a store gives the slot its value."""
-        if code == MATCH_NUMBER:
-            return constant(value)
-        wanted = self._wanted(value) if code == MATCH_SLOT else None
-        found = self._found(axis) if wanted is None else wanted
-        if code == MATCH_STORE:
-            self.context.heaps.store(self.heap, value, found)
-        return found
-
-    def _wanted(self, slot: int) -> Expr | None:
-        try:
-            return self.context.heaps.load(self.heap, slot)
-        except UnwrittenSlotError as reason:
-            self.unwritten = reason
-            return None
-
-    def _found(self, axis: int) -> Expr:
-        symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
-        origin = self.context.origin_of_cast(self.source)
-        if named is not None and type(named) in VARIABLES:
-            defined = symbols.define(named, origin)
-            if defined is not None:
-                self.defines.add(defined)
-                return symbols.resolve(named)
-        if self._given is not None and axis < len(self._given):
-            return self._given[axis]
-        invented = symbol(symbols.new(f"{self.name}_{axis}", origin))
-        self.defines |= invented.symbols
-        return invented
 
 
 def _match_number(site: CallSite) -> ir.Instruction:
@@ -581,7 +571,12 @@ _PACKED: Mapping[str, tuple[int, Handler]] = {
     "vm.builtin.match_prim_value": (4, _match_number),
     "vm.builtin.match_shape": (4, _match_shape),
     "vm.builtin.reshape": (2, _view_reshaped),
-    "vm.builtin.tuple_getitem": (2, _take_field),
+    "vm.builtin.tuple_getitem": (
+        2,
+        lambda site: ir.TakeField(
+            **site.head, source=site.operand(0), index=site.constant(1, "a tuple index")
+        ),
+    ),
 }
 _CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
 # attributes that rules ask for

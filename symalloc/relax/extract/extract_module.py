@@ -44,13 +44,11 @@ def extract(
     With `handles` each instruction carries the binding that it comes from; such a program does not pickle.
     With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
-    maps = script_maps(source, line or name, trust_spans=source.origin is None) if source else _no_spans
+    maps: Callable[[str], SourceMap] = lambda _: NO_SPANS  # noqa: E731
+    if source is not None:
+        maps = script_maps(source, line or name, trust_spans=source.origin is None)
     found = _program(mod, name, stage, maps, handles=handles, open_shapes=open_shapes)
     return replace(found, source=source)
-
-
-def _no_spans(_: str) -> SourceMap:
-    return NO_SPANS
 
 
 def extract_numbered(
@@ -413,9 +411,6 @@ class FunctionExtractor(Context):
         made = self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
         return replace(made, reads=tuple(read for read in made.reads if read is not made.var))
 
-    def _sequence_value(self, head: CommonFields, value: Node) -> ir.Instruction:
-        return ir.Alias(**head, source=self._sequence(value))
-
     def _if(self, head: CommonFields, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
         before, held = self.heaps.saved(), dict(self.integers.held)
@@ -456,7 +451,7 @@ _VALUES: Mapping[type, Callable[[FunctionExtractor, CommonFields, Node], ir.Inst
     tvm.ir.Tuple: FunctionExtractor._tuple,
     tvm.ir.TupleGetItem: FunctionExtractor._field,
     relax.If: FunctionExtractor._if,
-    relax.SeqExpr: FunctionExtractor._sequence_value,
+    relax.SeqExpr: lambda self, head, value: ir.Alias(**head, source=self._sequence(value)),
     relax.Function: FunctionExtractor._local_function,
 }
 # what may stand as an argument only in modules that are not in normal form

@@ -16,7 +16,14 @@ from symalloc.program.ir import BufferLayout, Kernel, KernelAccess, KernelBuffer
 from symalloc.program.record import DeferredTuple
 from symalloc.relax.extract.kernel_integers import Integers, KernelIntegers
 from symalloc.relax.extract.kernel_walk import LEAVING, complains, kernel_accesses
-from symalloc.relax.extract.tir_to_expr import TRANSPARENT, NotASizeError, Symbols, TirToExpr, to_dtype
+from symalloc.relax.extract.tir_to_expr import (
+    TRANSPARENT,
+    NotASizeError,
+    Symbols,
+    TirToExpr,
+    all_known,
+    to_dtype,
+)
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
@@ -172,9 +179,9 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         name=name,
         parameters=parameters,
         asserts=asserts,
-        accesses=DeferredTuple(lambda: found().accesses),
-        own_buffers=DeferredTuple(lambda: found().own_buffers),
-        unread=DeferredTuple(lambda: found().unread),
+        accesses=DeferredTuple(lambda: found()[0]),
+        own_buffers=DeferredTuple(lambda: found()[1]),
+        unread=DeferredTuple(lambda: found()[2]),
         negates=_negates(body, params),
         others=tuple(accesses.others),
     )
@@ -201,10 +208,10 @@ def _followed(
             integers.declare(param, values.get(number))
     if accesses.leaves_early:
         return (), {}
-    found = kernel_accesses(body, params, symbols, accesses.is_private, integers)
+    found, _, _ = kernel_accesses(body, params, symbols, accesses.is_private, integers)
     stored = ((number, integers.content(param)) for number, param in buffers.items() if number not in values)
     return (
-        tuple(one for access in found.accesses for one in integers.followed(access)),
+        tuple(one for access in found for one in integers.followed(access)),
         {number: content for number, content in stored if content is not None},
     )
 
@@ -213,7 +220,11 @@ def parameter_symbols(params: Sequence[Node]) -> Symbols:
     """The symbols that the parameters of a PrimFunc define, by the names that its kernel has for them."""
     symbols = Symbols()
     for param in params:
-        _define(param, symbols)
+        if type(param.ty) is ir.PrimType:
+            symbols.define(param, Origin.SCALAR)
+        for extent in elements(param.ty.shape) if type(param.ty) is BufferType else ():
+            if type(extent) is ir.Var:
+                symbols.define(extent, Origin.DIMENSION)
     return symbols
 
 
@@ -235,22 +246,11 @@ def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
     while type(body) is s_tir.SBlockRealize and constant_extent(body.predicate) == 1:
         body = body.block.body
     for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
-        if type(statement) is tirx.AssertStmt:
-            with suppress(NotASizeError):
+        with suppress(NotASizeError):
+            if type(statement) is tirx.AssertStmt:
                 yield form.condition(statement.condition)
-        elif type(statement) is tirx.IfThenElse and complains(statement.then_case):
-            with suppress(NotASizeError):
+            elif type(statement) is tirx.IfThenElse and complains(statement.then_case):
                 yield negate(form.condition(statement.condition))
-
-
-def _define(param: Node, symbols: Symbols) -> None:
-    type_ = param.ty
-    if type(type_) is ir.PrimType:
-        symbols.define(param, Origin.SCALAR)
-    elif type(type_) is BufferType:
-        for extent in elements(type_.shape):
-            if type(extent) is ir.Var:
-                symbols.define(extent, Origin.DIMENSION)
 
 
 def _parameter(
@@ -266,7 +266,7 @@ def _parameter(
     free = type(type_.elem_offset) is ir.Var
     return KernelBuffer(
         name=param.name,
-        shape=_extents(type_.shape, form),
+        shape=all_known(map(form.expr_or_none, elements(type_.shape))),
         dtype=to_dtype(type_.dtype.dtype),
         reads=reads,
         writes=writes,
@@ -274,13 +274,6 @@ def _parameter(
         offset_factor=max(int(type_.offset_factor), 1) if free else None,
         layout=_layout(type_, symbols),
     )
-
-
-def _extents(shape: Node, form: TirToExpr) -> tuple[Expr, ...] | None:
-    try:
-        return tuple(form.expr(extent) for extent in elements(shape))
-    except NotASizeError:
-        return None
 
 
 def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:

@@ -19,6 +19,7 @@ from symalloc.relax.extract.tir_to_expr import (
     NumberRanges,
     Symbols,
     TirToExpr,
+    all_known,
     to_dtype,
     truth_value,
 )
@@ -102,10 +103,8 @@ class Place(NamedTuple):
         found = self.translate(indices)
         part = found[self.rank] if len(found) == self.rank + 1 and self.parts > 1 else None
         known = len(found) == self.rank + (part is not None)
-        return found[: self.rank] if known else (None,) * self.rank, None if part is None else (
-            part,
-            self.parts,
-        )
+        indices = found[: self.rank] if known else (None,) * self.rank
+        return indices, None if part is None else (part, self.parts)
 
 
 def _unknown(_: Indices) -> Indices:
@@ -122,7 +121,6 @@ class BufferPlaces:
         self._expr, self._parameters = expr, len(params)
         self.own: list[KernelBuffer] = []
         self._places: dict[int, Place] = {}
-        self._roots: dict[int, Place] = {}
         for number, param in enumerate(params):
             type_ = param.ty
             if type(type_) is BufferType:
@@ -142,13 +140,11 @@ class BufferPlaces:
     def allocate(self, buffer: Node, loops: int) -> None:
         """Note a buffer that the kernel allocates here, inside of so many loops."""
         number, type_ = self._parameters + len(self.own), buffer.ty
-        extents = tuple(self._expr(extent) for extent in elements(type_.shape))
-        known = tuple(extent for extent in extents if extent is not None)
-        shape = known if len(known) == len(extents) else None
+        shape = all_known(map(self._expr, elements(type_.shape)))
         kept = str(type_.storage_scope).startswith("shared")
         dtype = to_dtype(type_.dtype.dtype)
         self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=dtype, shared=kept, loops=loops))
-        place = Place(number, type_, len(extents))
+        place = Place(number, type_, len(type_.shape))
         self._places[buffer.__chandle__()] = self._roots[number] = place
 
     def name(self, var: Node, pointer: Node, *, declares: bool = False) -> bool:
@@ -171,9 +167,9 @@ class BufferPlaces:
         if type(root.type) is not BufferType or not len(root.type.shape) or not _is_compact(root.type):
             return unknown
         own, other = (type_.dtype.dtype.bits * type_.dtype.dtype.lanes for type_ in (kind, root.type))
-        extents, offset = _all(map(self._expr, elements(root.type.shape))), self._expr(kind.elem_offset)
+        extents, offset = all_known(map(self._expr, elements(root.type.shape))), self._expr(kind.elem_offset)
         strides = elements(kind.strides) or _row_major(elements(kind.shape))
-        steps = _all(map(self._expr, strides))
+        steps = all_known(map(self._expr, strides))
         if not own or not other or own % 8 or other % 8 or max(own, other) % min(own, other):
             return unknown
         if extents is None or steps is None or offset is None:
@@ -181,7 +177,7 @@ class BufferPlaces:
         wide, parts = max(own // other, 1), max(other // own, 1)
 
         def translate(indices: Indices) -> Indices:
-            known = _all(indices)
+            known = all_known(indices)
             if known is None or len(known) != len(steps) + (wide > 1):
                 return ()
             place = sum((i * s for i, s in zip(known, steps, strict=False)), offset)
@@ -212,13 +208,6 @@ class BufferPlaces:
             return source.translate(tuple(None if a is None or b is None else a + b for a, b in moved))
 
         self._places[buffer.__chandle__()] = source._replace(translate=translate)
-
-
-def _all(found: Iterable[Expr | None]) -> list[Expr] | None:
-    """The expressions; None where one is not known."""
-    every = list(found)
-    known = [one for one in every if one is not None]
-    return known if len(known) == len(every) else None
 
 
 def _row_major(shape: Sequence[Node]) -> list[Node]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
@@ -64,24 +64,17 @@ def complains(node: Node) -> bool:
     return [getattr(argument, "value", None) for argument in arguments[:2]] == [ASSERT, 0]
 
 
-class KernelAccesses(NamedTuple):
-    """See the fields of the same names of a Kernel."""
-
-    accesses: tuple[KernelAccess, ...]
-    own_buffers: tuple[KernelBuffer, ...]
-    unread: tuple[str, ...]
-
-
 def kernel_accesses(
     body: Node,
     params: Sequence[Node],
     symbols: Symbols,
     is_private: Callable[[int], bool],
     integers: KernelIntegers | None = None,
-) -> KernelAccesses:
-    """The loads and stores of `body`, in its order; the extents and scalars of `params` are defined in
-    `symbols`, and loops get symbols of their own there.  `is_private` tells, by its address, whether nothing
-    but loads and stores touches a buffer; `integers` what is known of the elements of buffers.
+) -> tuple[tuple[KernelAccess, ...], tuple[KernelBuffer, ...], tuple[str, ...]]:
+    """The loads and stores of `body`, in its order, its own buffers, and what of it is not read, as a Kernel
+    has them; the extents and scalars of `params` are defined in `symbols`, and loops get symbols of their own
+    there.  `is_private` tells, by its address, whether nothing but loads and stores touches a buffer;
+    `integers` what is known of the elements of buffers.
 
     Each comes with its indices and the points at which it is executed.  Nothing is approximated: what has no
     exact form is said to be unknown (an index that is None, a domain that is not exact).
@@ -90,11 +83,8 @@ def kernel_accesses(
     walk.statement(body, KernelScope())
     walk.integers.around = ()
     doubtful = [replace(access, exact=False) for access in walk.found[walk.certain :]]
-    return KernelAccesses(
-        accesses=(*walk.found[: walk.certain], *doubtful),
-        own_buffers=tuple(walk.places.own),
-        unread=tuple(dict.fromkeys(walk.unread)),
-    )
+    accesses = (*walk.found[: walk.certain], *doubtful)
+    return accesses, tuple(walk.places.own), tuple(dict.fromkeys(walk.unread))
 
 
 class _KernelWalk:
@@ -429,8 +419,7 @@ class _KernelWalk:
             return
         if getattr(node, "predicate", None) is not None:
             scope = scope._replace(exact=False)
-        copied = self._copied(node.value, KernelScope(loops=scope.loops)) if kind == "store" else ()
-        copies = tuple(copied)
+        copies = tuple(self._copied(node.value, KernelScope(loops=scope.loops)) if kind == "store" else ())
         indices = []
         for index in elements(node.indices):
             value = self.values.expr_or_none(index)
@@ -449,11 +438,8 @@ class _KernelWalk:
         choice = choice_of(value)
         if type(value) is ir.TensorLoad:
             place = self.places.of(value.source)
-            if (
-                place is not None
-                and place.wide == place.parts == 1
-                and getattr(value, "predicate", None) is None
-            ):
+            whole = place is not None and place.wide == place.parts == 1
+            if place is not None and whole and getattr(value, "predicate", None) is None:
                 indices = [self.values.expr_or_none(index) for index in elements(value.indices)]
                 yield _accessed("load", place, indices, scope)
         elif choice is not None:

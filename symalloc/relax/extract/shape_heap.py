@@ -16,8 +16,6 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
-from symalloc.program.operands import type_of
-from symalloc.program.types import ShapeType, TensorType, Type
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements, visit
@@ -100,14 +98,6 @@ def store_slots(function: Node, slots: Slots, nonnegative: Callable[[str], bool]
             slots[_slot_index(statement) or 0] = form.expr_or_none(statement.value)
 
 
-def _written(slots: Slots, index: int) -> Expr | None:
-    """The expression in a slot, None where it is not known; raises UnwrittenSlotError."""
-    found = slots[index]
-    if found is not None and UNWRITTEN.symbols <= found.symbols:
-        raise UnwrittenSlotError(index)
-    return found
-
-
 def _stores_slot(statement: Node, heap: Node, count: int) -> bool:
     if type(statement) is not tirx.BufferStore or not statement.buffer.same_as(heap):
         return False
@@ -135,7 +125,7 @@ def _slot_index(access: Node) -> int | None:
 
 # the codes of match_shape and make_shape in TVM's src/runtime/vm/builtin.cc
 MATCH_NUMBER, MATCH_STORE, _, MATCH_SLOT = range(4)
-MAKE_NUMBER, MAKE_SLOT = range(2)
+MAKE_NUMBER = 0
 ALLOCATES = "vm.builtin.alloc_shape_heap"
 _WITH_CONTEXT = "relax.call_builtin_with_ctx"
 _OF_CAST = "ErrorContext(match_cast"
@@ -177,7 +167,10 @@ class ShapeHeaps:
     def load(self, heap: ir.Operand, slot: int) -> Expr | None:
         """The expression in a slot, None where it is not known; raises WrongSlotError."""
         slots = self._with(heap, slot)
-        return None if slots is None else _written(slots, slot)
+        found = None if slots is None else slots[slot]
+        if found is not None and UNWRITTEN.symbols <= found.symbols:
+            raise UnwrittenSlotError(slot)
+        return found
 
     def store(self, heap: ir.Operand, slot: int, value: Expr | None) -> None:
         """Put an expression into a slot; raises WrongSlotError."""
@@ -236,18 +229,3 @@ def extents_of_cast(type_: Node | None) -> Sequence[Node | None]:
     """The extents that an R.match_cast gives its value, as TVM's expressions."""
     shape = type_.shape if isinstance(type_, relax.TensorType) else type_
     return list(shape.values or ()) if isinstance(shape, relax.ShapeExpr | relax.ShapeType) else ()
-
-
-def extents_given(source: ir.Operand) -> tuple[Expr, ...] | None:
-    """The extents of a tensor or shape; None where they are not known."""
-    match type_of(source):
-        case TensorType(shape=extents) | ShapeType(values=extents):
-            return extents
-    return None
-
-
-def matched_type(source: ir.Operand, extents: tuple[Expr, ...]) -> Type:
-    """The type that match_shape checks for."""
-    if isinstance(type_of(source), TensorType):
-        return TensorType(shape=extents, dtype=None, ndim=len(extents))
-    return ShapeType(values=extents, ndim=len(extents))

@@ -7,7 +7,7 @@ raises `NotASizeError`; nothing is approximated.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from tvm import ir, relax
@@ -281,6 +281,13 @@ class TirToExpr:
         if self.is_nonnegative(numerator):
             return towards_zero
         return select(ge(numerator, 0), towards_zero, -floordiv(-numerator, denominator))
+
+
+def all_known(found: Iterable[Expr | None]) -> tuple[Expr, ...] | None:
+    """The expressions; None where one is not known."""
+    every = tuple(found)
+    known = tuple([one for one in every if one is not None])
+    return known if len(known) == len(every) else None
 
 
 def truth_value(condition: Condition) -> Expr:
