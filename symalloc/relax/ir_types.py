@@ -9,7 +9,7 @@ convert arguments at every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
@@ -107,9 +107,9 @@ def typed_call(
     return _call(type_, op, arguments, attrs, ty_args, span)
 
 
-def with_arguments(call: CallNode, arguments: Sequence[Node]) -> CallNode:
-    """`call` with other arguments of the same types."""
-    return typed_call(call.op, arguments, call.ty, call.ty_args, call.span, call.attrs)
+def with_arguments(call: CallNode, arguments: Sequence[Node], callee: Node | None = None) -> CallNode:
+    """`call` with other arguments, of the same types or of another `callee` that gives the same type."""
+    return typed_call(callee or call.op, arguments, call.ty, call.ty_args, call.span, call.attrs)
 
 
 def typed_var(name: str, type_: TypeNode) -> VarNode:
@@ -192,6 +192,21 @@ def bindings_in(body: Node) -> Iterator[BindingNode]:
                     pending += (value.true_branch, value.false_branch)
                 elif type(value) is relax.Function:
                     pending.append(value.body)
+
+
+def relax_functions(module: Node) -> dict[str, relax.Function]:
+    """The Relax functions of a module by name, in that order; none of what is no module."""
+    every = module.functions_items() if isinstance(module, tvm.IRModule) else ()
+    return {v.name_hint: f for v, f in every if isinstance(f, relax.Function)}
+
+
+def calls_of(module: Node, operators: Collection[str]) -> Iterator[tuple[BindingNode, Sequence[Node]]]:
+    """The bindings of calls of `operators` in a module, with the arguments of each."""
+    for function in relax_functions(module).values():
+        for binding in bindings_in(function.body):
+            value = binding.value
+            if type(value) is tvm.ir.Call and type(value.op) is tvm.ir.Op and value.op.name in operators:
+                yield binding, elements(value.args)
 
 
 def constant_extent(value: Node) -> int | None:

@@ -19,14 +19,12 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Arena, Guard, Plan
+from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.planned_program import first_uses, taken_apart
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import Var
-from symalloc.program.operands import type_of
-from symalloc.program.types import ShapeType, TensorType, type_leaves
+from symalloc.program.operands import extent_pairs, type_of
 from symalloc.relax.emit.caller_arena import CallerMemory
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
@@ -130,9 +128,8 @@ class _FunctionWriter(BindingRewriter):
         self.due = first_uses(self.plan, self.cfg)
         guarded = self.unplanned is None or not guards
         entry = list(self.guards(guards)) if guarded else []
-        entry += (
-            [] if self.given is None else [*self.given.checks(self.checks, self.module.draft, self.function)]
-        )
+        if self.given is not None:
+            entry += self.given.checks(self.checks, self.module.draft, self.function)
         body = self.sequence(self.function.body, entry)
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
@@ -158,7 +155,7 @@ class _FunctionWriter(BindingRewriter):
         """Reserve these arenas."""
         for index in indices:
             arena = self.plan.arenas[index]
-            if _holds_result_only(arena):
+            if arena.result is not None and len(arena.placements) == 1:
                 continue
             size = relax.ShapeExpr([self.prims(arena.size)])
             given = [size, relax.prim_value(arena.device), StringImm(arena.scope), BYTE]
@@ -225,7 +222,8 @@ class _FunctionWriter(BindingRewriter):
 
         KillAfterLastUse drops such a cast with its check where it knows the extents of both sides.
         """
-        claims = [eq(old, new) for old, new in _extents(cast) if new.symbols.isdisjoint(cast.defines)]
+        pairs = extent_pairs(type_of(cast.source), cast.target)
+        claims = [eq(old, new) for old, new in pairs if new.symbols.isdisjoint(cast.defines)]
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:
             yield bound(typed_var("cast_guard", NOTHING), self.checks.cast(open_claims))
@@ -271,21 +269,6 @@ class _FunctionWriter(BindingRewriter):
         memory = typed_var(f"{binding.var.name}_memory", kind)
         made = typed_call(BUILTIN_ALLOC, [extent, BYTE, *where], kind, [kind])
         return [bound(memory, made), bound_view(binding.var, memory, shape)]
-
-
-def _holds_result_only(arena: Arena) -> bool:
-    return arena.result is not None and len(arena.placements) == 1
-
-
-def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
-    """The extents of a cast's source, where they are known, with those that it is cast to."""
-    wanted = dict(type_leaves(cast.target))
-    for path, kind in type_leaves(type_of(cast.source)):
-        match kind, wanted.get(path):
-            case TensorType(shape=tuple(have)), TensorType(shape=tuple(want)) if len(have) == len(want):
-                yield from zip(have, want, strict=True)
-            case ShapeType(values=tuple(have)), ShapeType(values=tuple(want)) if len(have) == len(want):
-                yield from zip(have, want, strict=True)
 
 
 def emit_module(
@@ -348,7 +331,10 @@ class _ModuleWriter:
         """Write the plan of one function into it, whose caller may have `given` its arenas, and `results`."""
         variable, cfg = self.globals[name], self.analyses[name].cfg
         function = self.module[variable]
-        found = offset_uses(self.analyses[name], self.positions, _away(plan))
+        # what may lie elsewhere than at the start of its storage
+        placed = (p for arena in plan.arenas for p in arena.placements if p.offset.as_constant != 0)
+        away = {p.buffer.var for p in placed if p.buffer.var is not None}
+        found = offset_uses(self.analyses[name], self.positions, away)
         for kernel, positions in found.offset_parameters.items():
             self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
         fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
@@ -385,9 +371,3 @@ class _ModuleWriter:
             variable = self.globals[name]
             self.draft.functions[variable] = with_offsets(self.module[variable], positions)
         return self.draft.finished()
-
-
-def _away(plan: Plan) -> frozenset[Var]:
-    """The allocations that may lie elsewhere than at the start of their storage."""
-    placed = (p for arena in plan.arenas for p in arena.placements)
-    return frozenset(p.buffer.var for p in placed if p.buffer.var is not None and p.offset.as_constant != 0)

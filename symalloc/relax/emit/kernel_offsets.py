@@ -37,10 +37,10 @@ from symalloc.program.operands import variables_of
 from symalloc.program.types import ALIGNMENT
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.ir_types import (
-    Node,
     TypeNode,
     VarNode,
     at_offset,
+    constant_extent,
     elements,
     typed_var,
     with_parameters,
@@ -159,7 +159,7 @@ def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.Prim
         old, name = params[position], names[position]
         type_ = old.ty
         step = _elements(type_)
-        if step is None or not _is_zero(type_.elem_offset):
+        if step is None or constant_extent(type_.elem_offset) != 0:
             continue
         one = f"{name}{position}" if names.count(name) > 1 else name  # of one name TVM prints in any order
         offset = typed_var(f"{one}_offset", _INDEX)
@@ -175,7 +175,7 @@ def _plain(type_: TypeNode) -> bool:
     step = _elements(type_)
     if step is None:
         return False
-    if _is_zero(type_.elem_offset):
+    if constant_extent(type_.elem_offset) == 0:
         return int(type_.offset_factor) <= 1
     return type(type_.elem_offset) is ir.Var and step % max(int(type_.offset_factor), 1) == 0
 
@@ -185,7 +185,3 @@ def _elements(type_: TypeNode) -> int | None:
     dtype = type_.dtype.dtype
     bits = dtype.bits * dtype.lanes
     return ALIGNMENT * 8 // bits if bits % 8 == 0 and (ALIGNMENT * 8) % bits == 0 else None
-
-
-def _is_zero(offset: Node) -> bool:
-    return type(offset) is tirx.IntImm and int(offset.value) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import tvm
@@ -19,7 +19,7 @@ from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, calls_of, elements, span_given
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.parse import SizeSyntaxError, parse_condition
@@ -125,18 +125,9 @@ WRITTEN_IN_PLACE = "symalloc.in_place"  # an attribute of kernels that write ove
 _IN_PLACE = frozenset({"relax.call_tir_inplace", "relax.call_inplace_packed"})
 
 
-def _calls_in(mod: tvm.IRModule, operators: frozenset[str]) -> Iterator[tuple[BindingNode, Sequence[Node]]]:
-    """The bindings of calls of `operators`, with the arguments of each."""
-    for function in mod.functions.values():
-        for binding in bindings_in(function.body) if isinstance(function, relax.Function) else ():
-            value = binding.value
-            if type(value) is tvm.ir.Call and type(value.op) is tvm.ir.Op and value.op.name in operators:
-                yield binding, elements(value.args)
-
-
 def _called_in_place(mod: tvm.IRModule) -> frozenset[str]:
     """The kernels and packed functions that in-place calls name."""
-    callees = (arguments[0] for _, arguments in _calls_in(mod, _IN_PLACE) if arguments)
+    callees = (arguments[0] for _, arguments in calls_of(mod, _IN_PLACE) if arguments)
     return frozenset(str(getattr(one, "name_hint", getattr(one, "global_symbol", ""))) for one in callees)
 
 
@@ -154,7 +145,7 @@ def _views_to_be(mod: tvm.IRModule, stage: str) -> Mapping[int, Node]:
             lowered = tvm.transform.Sequential(passes)(mod)
     except Exception:  # a pass raises whatever it raises
         return {}
-    found = _calls_in(lowered, frozenset({"relax.reshape"}))
+    found = calls_of(lowered, {"relax.reshape"})
     return {binding.var.__chandle__(): arguments[0] for binding, arguments in found}
 
 

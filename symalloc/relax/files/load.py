@@ -25,7 +25,7 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.emit.kernel_offsets import offset_parameters
 from symalloc.relax.extract import extract
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, VarNode
+from symalloc.relax.ir_types import CallNode, Node, VarNode, relax_functions
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.passes.stages import has_memory_operations
@@ -130,7 +130,7 @@ def load_one(
     found = read_one(path, trust=trust, module=module, data=data)
     with run_error(f"the module in {path} is ill-formed", most=2):
         relax.analysis.well_formed(found)
-    if not any(isinstance(each, relax.Function) for each in found.functions.values()):
+    if not relax_functions(found):
         raise RunError(f"the module in {path} holds no Relax function")
     return found
 

@@ -72,7 +72,7 @@ from symalloc.relax.files.load import (
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, elements, visit, with_parameters
+from symalloc.relax.ir_types import CallNode, Node, elements, relax_functions, visit, with_parameters
 from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule
@@ -94,12 +94,9 @@ Form: TypeAlias = Literal["json", "script"]
 
 def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
     """TVM's plans by function, for a module as CallTIRRewrite leaves it."""
-    functions = {v: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
-    bare = {v: f for v, f in functions.items() if f.attrs and BOUNDS[0] in f.attrs}
-    declared = {v.name_hint for v in bare}
-    for name in BOUNDS:
-        bare = {v: f.without_attr(name) for v, f in bare.items()}
-    unbounded = _plans(with_functions(lowered, bare))
+    declared = {n: f for n, f in relax_functions(lowered).items() if f.attrs and BOUNDS[0] in f.attrs}
+    bare = {lowered.get_global_var(n): f.without_attr(BOUNDS[0]) for n, f in declared.items()}
+    unbounded = _plans(with_functions(lowered, {v: f.without_attr(BOUNDS[1]) for v, f in bare.items()}))
     bounded = _plans(lowered) if declared else unbounded
     return {
         name: TvmComparison(
@@ -112,7 +109,7 @@ def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
 
 
 def _plans(lowered: tvm.IRModule) -> dict[str, tuple[Timeline, Mapping[Var, TensorOrigin]]]:
-    names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
+    names = relax_functions(lowered)
     try:
         with passes_run_by(None):
             planned = transform.StaticPlanBlockMemory()(lowered)
@@ -259,8 +256,7 @@ def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModul
 def module_report(planned: PlannedModule, target: str, **shown: Any) -> ModuleReport:
     """The memory of `planned`, which is for `target`; `shown` is that of `memory_reports`."""
     reports = memory_reports(planned, target, **shown)
-    given = planned.shrunk.module
-    functions = {v.name_hint: f for v, f in given.functions_items() if isinstance(f, relax.Function)}
+    functions = relax_functions(planned.shrunk.module)
     attributes = {name: function.attrs or {} for name, function in functions.items()}
     found = deployment_of(
         planned.program,
@@ -438,11 +434,8 @@ def _are_equal(one: tvm.IRModule, other: tvm.IRModule) -> bool:
 def _constants(module: tvm.IRModule) -> list[ir.Constant]:
     """The constants of a module's functions, in order."""
     found: list[ir.Constant] = []
-    for _, function in sorted(module.functions_items(), key=lambda item: item[0].name_hint):
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(
-                function, lambda e: found.append(e) if isinstance(e, ir.Constant) else None
-            )
+    for function in relax_functions(module).values():
+        visit(function.body, (ir.GenericConst, found.append))
     return found
 
 

@@ -22,25 +22,14 @@ from symalloc.relax.ir_types import (
     bindings_in,
     bound,
     elements,
-    typed_call,
+    relax_functions,
     visit,
+    with_arguments,
     with_parameters,
 )
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, without
 
 _NUMBER = re.compile(r"(?<!atan)(?<=[a-z])_?\d+(?=_|$)")  # no other operator of Relax ends with one
-
-
-@tvm.transform.module_pass(opt_level=0, name="CanonicalKernels")
-class CanonicalKernels:
-    """Gives the kernels that passes have made the names that `canonical_kernels` says."""
-
-    def __init__(self, given: Collection[str]) -> None:
-        self.given = given
-
-    def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """The module with other names of kernels; what it computes is the same."""
-        return canonical_kernels(module, self.given)
 
 
 def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRModule:
@@ -49,11 +38,11 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
     The kernels called `given`, and those that anything but a Relax function refers to, stay as they are.
     """
     kernels = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)}
-    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    functions = relax_functions(module)
     called = dict.fromkeys(
         binding.value.op.name_hint
-        for name in sorted(functions)
-        for binding in bindings_in(functions[name].body)
+        for function in functions.values()
+        for binding in bindings_in(function.body)
         if type(binding.value) is Call and type(binding.value.op) is GlobalVar
     )
     kept = {*given, *functions, *_referenced_elsewhere(kernels, functions)}
@@ -116,16 +105,9 @@ class KernelRenamer(BindingRewriter):
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The binding of the same call."""
         value = binding.value
-        if type(value) is relax.If:
-            return [self.branches(binding)]
         named = type(value) is Call and type(value.op) is GlobalVar
         if not named or value.op.name_hint not in self.instead:
-            return [binding]
+            return BindingRewriter.rewrite(self, binding)
         kernel, order = self.instead[value.op.name_hint]
         given = elements(value.args)
-        arguments = [given[i] for i in order]
-        return [
-            bound(
-                binding.var, typed_call(kernel, arguments, value.ty, value.ty_args, value.span, value.attrs)
-            )
-        ]
+        return [bound(binding.var, with_arguments(value, [given[i] for i in order], kernel))]

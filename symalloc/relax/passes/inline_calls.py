@@ -16,22 +16,23 @@ from tvm import ir, relax
 
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.program.control_flow import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, may_divide_by_zero
+from symalloc.relax.ir_types import (
+    BindingNode,
+    CallNode,
+    Node,
+    bindings_in,
+    elements,
+    may_divide_by_zero,
+    relax_functions,
+)
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, copied, referenced, with_functions, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
 
 # attributes that say nothing about how the function is compiled or called
-_HARMLESS = frozenset(
-    {
-        "global_symbol",
-        "relax.force_pure",
-        "tir_non_negative_var",
-        "tir_var_lower_bound",
-        "tir_var_upper_bound",
-    }
-)
+_BOUNDS = ("tir_non_negative_var", "tir_var_lower_bound", "tir_var_upper_bound")
+_HARMLESS = frozenset({"global_symbol", "relax.force_pure", *_BOUNDS})
 
 
 def apart_from_callers(module: tvm.IRModule) -> tvm.IRModule:
@@ -39,7 +40,7 @@ def apart_from_callers(module: tvm.IRModule) -> tvm.IRModule:
 
     Raises PlanRefusedError for a function that TVM cannot copy.
     """
-    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    functions = relax_functions(module)
     called = [n for n in sorted(referenced(functions.values())) if n in functions]
     draft, inner = ModuleDraft(module), dict[str, ir.GlobalVar]()
     for name in called:
@@ -64,7 +65,7 @@ def inline_calls(module: tvm.IRModule, *, all_of_them: bool = False) -> tvm.IRMo
     what may be 0, for TVM evaluates every shape of a function at its entry.  Private functions that nothing
     refers to any more are left out.
     """
-    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    functions = relax_functions(module)
     if len(functions) == 1:
         return module  # which is nobody's but its own callee
     called = {name: {*referenced([function])} & functions.keys() for name, function in functions.items()}

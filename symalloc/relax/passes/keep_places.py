@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType
 
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, relax_functions
 from symalloc.relax.source_spans import map_places, place_of
 
 _FUSED = "Primitive"  # the attribute of a function that FuseOps has made
@@ -31,15 +31,10 @@ def _fused_calls(before: tvm.IRModule, after: tvm.IRModule) -> Iterator[tuple[No
     FuseOps makes new variables, and one function of all groups that look alike: what is within says where one
     of them comes from.
     """
-    fused = {
-        variable.name_hint: function
-        for variable, function in after.functions_items()
-        if isinstance(function, relax.Function) and _FUSED in (function.attrs or {})
-    }
-    old = {variable.name_hint: function for variable, function in before.functions_items()}
-    for variable, function in after.functions_items() if fused else ():
-        name = variable.name_hint
-        if isinstance(function, relax.Function) and name in old and name not in fused:
+    old, new = relax_functions(before), relax_functions(after)
+    fused = {name: function for name, function in new.items() if _FUSED in (function.attrs or {})}
+    for name, function in new.items() if fused else ():
+        if name in old and name not in fused:
             found: dict[Value, list[int]] = {}
             for var, value in _computed(old[name].body, {}, {}):
                 found.setdefault(value, []).append(var.__chandle__())
@@ -141,9 +136,9 @@ class Places:
 
 
 def _bindings(module: tvm.IRModule) -> Iterator[BindingNode]:
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            yield from bindings_in(function.body)
+    return (
+        binding for function in relax_functions(module).values() for binding in bindings_in(function.body)
+    )
 
 
 def _variables(value: Node) -> Iterator[VarNode]:

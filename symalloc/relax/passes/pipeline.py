@@ -18,7 +18,7 @@ from tvm.target import Target
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
-from symalloc.relax.passes.canonical_kernels import CanonicalKernels
+from symalloc.relax.passes.canonical_kernels import canonical_kernels
 from symalloc.relax.passes.keep_places import Places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
@@ -192,10 +192,13 @@ class _Passes:
         if self.names and name == STORAGES_MADE:
             yield NameTensors()
 
+    def _canonical(self, module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
+        return canonical_kernels(module, self.given)
+
     def _planning(self, rest: Sequence[Pass]) -> Iterator[Pass]:
         """Yield the passes in the place of TVM's planner."""
         if self.part != "behind":
-            yield CanonicalKernels(self.given)
+            yield tvm.transform.module_pass(self._canonical, opt_level=0, name="CanonicalKernels")
         if self.options is not None:
             options = self.options
             if options.bounds == "auto":

@@ -19,7 +19,6 @@ from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
-    PrimNode,
     VarNode,
     bound,
     elements,
@@ -74,10 +73,6 @@ def _gathered(function: relax.Function) -> relax.Function | None:
     ]
     whole = relax.SeqExpr([relax.BindingBlock(bindings), *elements(body.blocks)], body.body, body.span)
     return with_body(function, of_type(whole, body.ty))
-
-
-def _symbols_in(size: PrimNode) -> set[int]:
-    return {variable.__chandle__() for variable in tirx.analysis.undefined_vars(size)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +178,8 @@ class _SizeReader(BindingRewriter):
             return None
         key = StructuralKey(value)
         if key not in self.sizes:
-            if not _symbols_in(value) <= self.known or may_divide_by_zero(value):
+            symbols = {variable.__chandle__() for variable in tirx.analysis.undefined_vars(value)}
+            if not symbols <= self.known or may_divide_by_zero(value):
                 return None
             self.sizes[key] = typed_var("size", _INTEGER)
         self.instead[value.__chandle__()] = self.sizes[key]
@@ -253,12 +249,9 @@ class _Lowering(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
-        value = binding.value
-        if type(value) is relax.If:
-            return [self.branches(binding)]
-        guard = _guard_in(value)
+        guard = _guard_in(binding.value)
         if guard is None:
-            return [binding]
+            return BindingRewriter.rewrite(self, binding)
         kernel = _kernel(guard, self.target)
         check = relax.ExternFunc(self.draft.add(f"{self.function}_check", kernel, public=True).name_hint)
         return [bound(binding.var, typed_call(check, [*guard.symbols, *guard.beside], NOTHING, [NOTHING]))]

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import tvm
 import tvm_ffi
-from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
 from tvm.ir.transform import Pass, Sequential
 
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.calls import MEMORY_OPERATORS
-from symalloc.relax.ir_types import Node, bindings_in
+from symalloc.relax.ir_types import Node, calls_of, relax_functions
 from symalloc.relax.passes.canonical_kernels import canonical_kernels
 from symalloc.relax.passes.pass_sequence import (
     KILLS,
@@ -188,17 +187,7 @@ class _Stages:
 
 def has_memory_operations(mod: Node) -> bool:
     """Return whether any Relax function of `mod` already places tensors on storages or kills them."""
-    functions = (function for function in _functions(mod) if isinstance(function, relax.Function))
-    calls = (binding.value for function in functions for binding in bindings_in(function.body))
-    return any(
-        type(call) is tvm.ir.Call and type(call.op) is tvm.ir.Op and call.op.name in _MEMORY_OPERATIONS
-        for call in calls
-    )
-
-
-def _functions(module: Node) -> Iterable[Node]:
-    """The functions of what a pass is given: there are passes of other things than modules."""
-    return list(module.functions.values()) if isinstance(module, tvm.IRModule) else ()
+    return any(True for _ in calls_of(mod, _MEMORY_OPERATIONS))
 
 
 # -- a module checked after every pass -----------------------------------------------------------------------
@@ -275,7 +264,7 @@ class _Watch:
     def after(self, module: Node, info: Node) -> None:
         """Charge the pass with the faults that were not there before."""
         self._depth -= 1
-        if not any(isinstance(f, relax.Function) for f in _functions(module)):
+        if not relax_functions(module):
             return  # a part of the module under way, on which a pass runs another one
         faults = self._faults(module, info)
         found = Counter(map(_key, faults))

@@ -46,7 +46,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import module_report, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, RefusedError
-from symalloc.relax.ir_types import bindings_in
+from symalloc.relax.ir_types import calls_of, relax_functions
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
@@ -170,9 +170,7 @@ class Runner:
         memory, constants = self._memory
         at = {what: highest(memory.sums(what, constants), binding) for what in SUMS}
         known = {what: None if memory.gap(what) else nbytes for what, nbytes in at.items()}
-        functions = (f for f in self.plans.module.functions.values() if isinstance(f, relax.Function))
-        calls = [b.value for f in functions for b in bindings_in(f.body) if type(b.value) is tvm.ir.Call]
-        storages = sum(getattr(call.op, "name", "") in _STORAGES for call in calls)
+        storages = sum(1 for _ in calls_of(self.plans.module, _STORAGES))
         return LimitUse(limit=limit, ends=2 * PAGESIZE * storages, binding=binding, sums=known)
 
     @cached_property
@@ -325,8 +323,7 @@ def _chosen(module: tvm.IRModule, function: str | None) -> str:
 
 
 def _public_names(module: tvm.IRModule) -> list[str]:
-    functions = ((v, f) for v, f in module.functions_items() if isinstance(f, relax.Function))
-    return [str(v.name_hint) for v, f in functions if f.attrs and "global_symbol" in f.attrs]
+    return [n for n, f in relax_functions(module).items() if f.attrs and "global_symbol" in f.attrs]
 
 
 def _require_cpu(target: str) -> None:
