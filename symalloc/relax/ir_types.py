@@ -9,8 +9,9 @@ convert arguments at every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from functools import cache
+from itertools import count
 from typing import Any, Protocol, TypeAlias
 
 import tvm
@@ -80,6 +81,12 @@ TypeNode: TypeAlias = Node
 """The type of an expression, such as `relax.TensorType`."""
 
 
+def free_name(wanted: str, taken: Container[str], tail: Callable[[int], str] = lambda n: f"_{n}") -> str:
+    """`wanted` where it is not taken, else with the first of the tails 1, 2, … that makes it free."""
+    names = (f"{wanted}{tail(number)}" if number else wanted for number in count())
+    return next(name for name in names if name not in taken)
+
+
 def elements(array: Node) -> tuple[Any, ...]:
     """The elements of an array: TVM's Python classes ask for one by one, which takes ten times as long."""
     found: tuple[Any, ...] = ()
@@ -120,6 +127,15 @@ def typed_var(name: str, type_: TypeNode) -> VarNode:
 def bound(var: VarNode, value: Node) -> BindingNode:
     """The binding of `value`, whose type is known, to `var`."""
     return _binding(var, value, None)
+
+
+NOTHING = tvm.ir.TupleType([])
+"""The type of what a call returns that is made for what it does."""
+
+
+def effect(callee: Node, arguments: Sequence[Node], name: str = "_") -> BindingNode:
+    """The binding of a call of a packed function that returns nothing."""
+    return bound(typed_var(name, NOTHING), typed_call(callee, arguments, NOTHING, [NOTHING]))
 
 
 def of_type(expression: Node, type_: TypeNode) -> Node:

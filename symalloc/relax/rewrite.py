@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from operator import is_
 from typing import Any
 
@@ -17,7 +16,7 @@ from symalloc.errors import UsageError
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
 from symalloc.program.operands import instructions_of
-from symalloc.relax.ir_types import BindingNode, Node, bound, elements, of_type
+from symalloc.relax.ir_types import BindingNode, Node, bound, elements, free_name, of_type
 
 
 def map_functions(
@@ -95,8 +94,7 @@ class ModuleDraft:
         """Add a function called `wanted`, or with a number behind it; only the module itself calls it, unless
         it is `public`.
         """
-        names = (f"{wanted}_{i}" if i else wanted for i in count())
-        return self.add_exactly(next(n for n in names if n not in self._taken), function, public=public)
+        return self.add_exactly(free_name(wanted, self._taken), function, public=public)
 
     def add_exactly(self, name: str, function: Node, *, public: bool = True) -> GlobalVar:
         """Add a function of this name; raises UsageError where the module has another one."""

@@ -12,7 +12,6 @@ from functools import partial
 
 import tvm
 from tvm import relax
-from tvm.ir import TupleType
 
 from symalloc.analysis.donation import WHOLE, Donation
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
@@ -24,11 +23,11 @@ from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import DonatedAlias, DonationWriter, InPlace, can_overlay, donated_aliases
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import Node, VarNode, bound, elements, typed_call, typed_var
+from symalloc.relax.ir_types import Node, VarNode, bound, effect, elements, free_name, typed_var
 from symalloc.relax.rewrite import forced_pure, with_body, with_functions
 
 COPY = "runtime.TVMTensorCopyFromTo"
-COPIED, _NOTHING = relax.ExternFunc(COPY), TupleType([])
+COPIED = relax.ExternFunc(COPY)
 
 Path = tuple[int, ...]
 
@@ -85,9 +84,7 @@ def _parameters(function: relax.Function, analysis: FunctionAnalysis) -> dict[Pa
         theirs, name = function.body.body.ty, "_".join(["result", *map(str, path)])
         for index in path:
             theirs = theirs.fields[index]
-        while name in taken:
-            name += "_"
-        found[path] = typed_var(name, theirs)
+        found[path] = typed_var(free_name(name, taken, lambda n: "_" * n), theirs)
     return found
 
 
@@ -121,8 +118,7 @@ class _End:
     def given(self, value: Node, path: Path) -> Node:
         """The value that is returned in place of `value`, the field at `path`."""
         if path in self.wanted:
-            call = typed_call(COPIED, [value, self.wanted[path]], _NOTHING, [_NOTHING])
-            self.bindings.append(bound(typed_var("copied", _NOTHING), call))
+            self.bindings.append(effect(COPIED, [value, self.wanted[path]], "copied"))
             return self.wanted[path]
         if not any(one[: len(path)] == path for one in self.wanted):
             return value

@@ -52,7 +52,7 @@ from symalloc.relax.ir_types import (
     bound,
     elements,
     same_extent,
-    typed_call,
+    with_arguments,
     with_parameters,
     with_variables,
 )
@@ -517,7 +517,7 @@ class _DonatedFunction(BindingRewriter):
         guards = GuardWriter(kind=self.module.kind, function=self.cfg.function.name, prims=prims)
         for one in self.donated:
             if one.guards:
-                yield self.bind("fits", guards.fit(one.guards, str(one.output), str(one.input)))
+                yield guards.fit(one.guards, str(one.output), str(one.input))
 
     def donated_fields(self) -> Iterator[relax.VarBinding]:
         """Take fields out of parameters that are tuples."""
@@ -543,7 +543,5 @@ class _DonatedFunction(BindingRewriter):
         return list(BindingRewriter.rewrite(self, binding))
 
     def in_place(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
-        value = binding.value
-        called = self.module.overlaid(kernel, overlays)
-        call = typed_call(called, elements(value.args), value.ty, value.ty_args, value.span, value.attrs)
-        return bound(binding.var, call)
+        called, value = self.module.overlaid(kernel, overlays), binding.value
+        return bound(binding.var, with_arguments(value, elements(value.args), called))

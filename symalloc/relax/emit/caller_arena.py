@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, NamedTuple
 
 import tvm
@@ -15,9 +14,9 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT, TensorType, type_leaves
-from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter
+from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node, VarNode, bound, elements, typed_call, typed_var
+from symalloc.relax.ir_types import Node, VarNode, bound, effect, elements, free_name, typed_var
 from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import select
 from symalloc.size.condition import conjunction
@@ -67,8 +66,7 @@ class CallerMemory:
         devices = elements(self.module.global_infos.get("vdevice", ()))
         found, taken = {}, {p.name for p in self.seen.params}
         for index, (place, size) in enumerate(sizes.items()):
-            names = (f"arena{_suffix(index)}{'_' * tail}" for tail in count())
-            name = next(name for name in names if name not in taken)
+            name = free_name(f"arena{_suffix(index)}", taken, lambda n: "_" * n)
             extent = tirx.Var(f"{name}_bytes", "int64")
             device = devices[place[0]] if place[0] < len(devices) else None
             kind = relax.TensorType(relax.ShapeExpr([extent]), "uint8", device)
@@ -88,7 +86,7 @@ class CallerMemory:
         """
         used = {place: one for place, one in self.places.items() if one.size != ZERO}
         for one in used.values():
-            yield bound(typed_var("guard", NOTHING), guards.arena(one.size, one.extent))
+            yield guards.arena(one.size, one.extent)
         count = len(self.seen.params) - self.results
         given, _ = self.stretches(guards, function, range(count, len(self.seen.params)))
         for place, one in used.items():
@@ -104,8 +102,7 @@ class CallerMemory:
             added = draft.add(f"{self.plan.function}_memory", kernel, public=True)
             arguments = [one.value for one in (*here, *others)]
             arguments += [guards.prims.variables[name] for name in symbols]
-            call = typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
-            yield bound(typed_var("guard", NOTHING), call)
+            yield effect(relax.ExternFunc(added.name_hint), arguments, "guard")
 
     def stretches(
         self, guards: GuardWriter, function: relax.Function, numbers: Iterable[int]

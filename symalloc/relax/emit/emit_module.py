@@ -26,7 +26,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import extent_pairs, type_of
 from symalloc.relax.emit.caller_arena import CallerMemory
-from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
+from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.tir_to_expr import NotASizeError
@@ -226,7 +226,7 @@ class _FunctionWriter(BindingRewriter):
         claims = [eq(old, new) for old, new in pairs if new.symbols.isdisjoint(cast.defines)]
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:
-            yield bound(typed_var("cast_guard", NOTHING), self.checks.cast(open_claims))
+            yield self.checks.cast(open_claims)
 
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         """The tensor in its arena; its offset is folded into its data pointer where some user wants that.

@@ -11,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm import relax
-from tvm.ir import StringImm, TupleType
+from tvm.ir import StringImm
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.kernel_walk import ASSERT
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, bound, elements, typed_call, typed_var
+from symalloc.relax.ir_types import BindingNode, VarNode, effect, elements
 from symalloc.size.condition import Condition, conjunction
 from symalloc.size.expr import Expr
-
-NOTHING = TupleType([])
-"""The type of what a guard returns."""
 
 _ASSERT = relax.ExternFunc(ASSERT)
 _COMPLAINTS = (
@@ -49,37 +46,39 @@ class GuardWriter:
         for declared, complaint in _COMPLAINTS:
             check = conjunction(g.check for g in guards if g.declared is declared)
             if check.as_bool is not True and self.kind != "none":
-                call = self._raise(check, check.conjuncts, complaint, beside)
-                yield bound(typed_var("guard", NOTHING), call)
+                yield self._raise(check, check.conjuncts, complaint, "guard", beside)
 
-    def arena(self, size: Expr, given: VarNode) -> Node:
+    def arena(self, size: Expr, given: VarNode) -> BindingNode:
         """The call that raises unless as many bytes as `given` are enough for an arena; whatever the kind."""
         said, needed = f"{self.function}: its arena is too small for these shapes", self.prims(size)
         texts = StringImm(f"{said}: got {{}} bytes, needs {{}}"), StringImm(f"{said}: needs {size} bytes")
-        arguments = [needed <= given, texts[0], given, needed, texts[1]]
-        return typed_call(_ASSERT, arguments, NOTHING, [NOTHING])
+        return effect(_ASSERT, [needed <= given, texts[0], given, needed, texts[1]], "guard")
 
-    def cast(self, claims: Sequence[Condition]) -> Node:
+    def cast(self, claims: Sequence[Condition]) -> BindingNode:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
-        return self._raise(conjunction(claims), claims, "a match_cast does not hold")
+        return self._raise(conjunction(claims), claims, "a match_cast does not hold", "cast_guard")
 
-    def fit(self, guards: Sequence[Guard], output: str, source: str) -> Node:
+    def fit(self, guards: Sequence[Guard], output: str, source: str) -> BindingNode:
         """The call that raises unless `guards` hold, and with them an output fits into an input."""
         complaint = f"{output} does not fit into {source}, which is donated for it"
         claims = [g.condition for g in guards if g.condition.as_bool is None]
-        return self._raise(conjunction(g.check for g in guards), claims, complaint)
+        return self._raise(conjunction(g.check for g in guards), claims, complaint, "fits")
 
     def _raise(
-        self, test: Condition, claims: Sequence[Condition], complaint: str, beside: Sequence[VarNode] = ()
-    ) -> Node:
+        self,
+        test: Condition,
+        claims: Sequence[Condition],
+        complaint: str,
+        name: str,
+        beside: Sequence[VarNode] = (),
+    ) -> BindingNode:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
         values = [self.prims.variables[name] for name in names]
         shown = f"{complaint}: got {', '.join(f'{name} = {{}}' for name in names)}; need {wanted}"
         fixed = StringImm(f"{self.function}: {complaint}; need {wanted}")
         template = fixed if self.kind == "native" else StringImm(f"{self.function}: {shown}")
-        given = [self.prims.condition(test), template, *values, fixed, *beside]
-        return typed_call(_ASSERT, given, NOTHING, [NOTHING])
+        return effect(_ASSERT, [self.prims.condition(test), template, *values, fixed, *beside], name)
 
 
 def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:

@@ -17,7 +17,7 @@ from symalloc.program.ir import Origin
 from symalloc.program.types import DType
 from symalloc.prover.bounds import Box, interval
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
-from symalloc.relax.ir_types import Node, PrimNode, VarNode
+from symalloc.relax.ir_types import Node, PrimNode, VarNode, free_name
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
@@ -129,10 +129,7 @@ class Symbols:
     def new(self, original: str, origin: Origin) -> str:
         """A new symbol, called `original` where that is free."""
         base = original if original.isidentifier() else re.sub(r"\W", "_", f"_{original}")
-        name, count = base, 0
-        while name in self.origins:
-            count += 1
-            name = f"{base}_{count}"
+        name = free_name(base, self.origins)
         self.origins[name], self.original[name] = origin, original
         return name
 

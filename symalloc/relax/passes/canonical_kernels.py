@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
 import tvm
 from tvm import relax, tirx
@@ -22,6 +21,7 @@ from symalloc.relax.ir_types import (
     bindings_in,
     bound,
     elements,
+    free_name,
     relax_functions,
     visit,
     with_arguments,
@@ -54,8 +54,7 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
     taken = {v.name_hint for v in module.get_global_vars()}.difference(made)
     renamed = dict[str, tuple[str, Sequence[int]]]()
     for name in made:
-        names = (f"{_NUMBER.sub('', name)}{number or ''}" for number in count())
-        taken.add(free := next(one for one in names if one not in taken))
+        taken.add(free := free_name(_NUMBER.sub("", name), taken, str))
         renamed[name] = free, _scalar_order(kernels[name])
     if all(name == free and order == sorted(order) for name, (free, order) in renamed.items()):
         return module

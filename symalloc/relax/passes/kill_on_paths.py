@@ -21,11 +21,13 @@ from tvm.ir import Call, Op, PrimType, TupleType
 
 from symalloc.program.packed_contracts import packed_contract
 from symalloc.relax.ir_types import (
+    NOTHING,
     BindingNode,
     Node,
     TypeNode,
     VarNode,
     bound,
+    effect,
     elements,
     of_type,
     typed_call,
@@ -38,7 +40,6 @@ _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
 
-_NOTHING = TupleType([])
 _ALLOC_STORAGE, _ALLOC_TENSOR = "relax.vm.alloc_storage", "relax.vm.alloc_tensor"
 _LIES_ON_FIRST = frozenset({_ALLOC_TENSOR, "vm.builtin.reshape", "runtime.TVMTensorCreateView"})
 
@@ -181,8 +182,7 @@ class _KillWriter(BindingRewriter):
             return [relax.VarBinding(binding.var, self.builder.normalize(chosen))]
         carried = self.bind(f"{binding.var.name}_carried", chosen)
         taken = relax.VarBinding(binding.var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
-        emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
-        return [carried, taken, self.bind("_", emptied)]
+        return [carried, taken, effect(_EMPTY, [carried.var, relax.prim_value(0)])]
 
     def side(self, seq: relax.SeqExpr, path: _Ahead, carries: bool) -> tuple[list[relax.Binding], relax.Expr]:
         """The bindings of a branch, and what it yields: a tuple with that where it `carries` it."""
@@ -201,7 +201,7 @@ class _KillWriter(BindingRewriter):
 
 
 def _killed(variable: VarNode) -> BindingNode:
-    return bound(typed_var("_", _NOTHING), typed_call(_KILL, [variable], _NOTHING))
+    return bound(typed_var("_", NOTHING), typed_call(_KILL, [variable], NOTHING))
 
 
 def _called(value: Node) -> str | None:

@@ -11,8 +11,7 @@ from tvm.ir import Call
 
 from symalloc.relax.donation.caller_results import COPIED
 from symalloc.relax.emit.emit_module import allocated
-from symalloc.relax.emit.guard_calls import NOTHING
-from symalloc.relax.ir_types import BindingNode, Node, bound, elements, typed_call, typed_var
+from symalloc.relax.ir_types import BindingNode, Node, bound, effect, elements, typed_var
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 
@@ -38,6 +37,5 @@ class _Mover(BindingRewriter):
         if target is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
             return [binding]
         var = typed_var("moved", type_)
-        copy = typed_call(COPIED, [source, var], NOTHING, [NOTHING])
-        made = allocated(var, self.devices)
-        return [made, bound(typed_var("copied", NOTHING), copy), bound(binding.var, var)]
+        copy = effect(COPIED, [source, var], "copied")
+        return [allocated(var, self.devices), copy, bound(binding.var, var)]

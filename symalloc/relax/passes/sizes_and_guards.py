@@ -13,10 +13,10 @@ from tvm.relax.analysis import definable_tir_vars_in_type
 from tvm.target import Target
 from tvm_ffi import StructuralKey
 
-from symalloc.relax.emit.guard_calls import NOTHING
 from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import (
+    NOTHING,
     BindingNode,
     Node,
     VarNode,

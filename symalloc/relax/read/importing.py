@@ -9,7 +9,7 @@ import keyword
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ from tvm.ir import Call, Tuple
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node, VarNode
+from symalloc.relax.ir_types import Node, VarNode, free_name
 from symalloc.relax.source_spans import at_place, map_places
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.defined import evaluated_divisors
@@ -104,19 +104,11 @@ def dimensions(
             continue
         if key not in variables:
             own = f"{axis[0]}_dim{axis[1]}"
-            name = _free(identifier(text or own if names is None else names.get(text, own)), taken)
+            name = free_name(identifier(text or own if names is None else names.get(text, own)), taken)
             taken[name] = None
             variables[key] = tirx.Var(name, "int64")
         found[axis] = variables[key]
     return found, variables
-
-
-def _free(plain: str, taken: Container[str]) -> str:
-    name, count = plain, 0
-    while name in taken:
-        count += 1
-        name = f"{plain}_{count}"
-    return name
 
 
 def identifier(written: str) -> str:

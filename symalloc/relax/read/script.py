@@ -33,7 +33,7 @@ from tvm.script.parser.core.parser import Parser
 
 from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.program.span import Span, column_of
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, free_name
 from symalloc.relax.read.script_file import (
     FACES,
     Constant,
@@ -156,10 +156,7 @@ def _separate_symbols(function: ast.FunctionDef, symbols: Set[str]) -> None:
     own = symbols & texts if is_kernel else symbols - plain - texts
     used = {node.id for node in names} | {argument.arg for argument in function.args.args}
     for old in sorted(own & set(_declared(function))):
-        new = old
-        while new in used:
-            new += "_"
-        used.add(new)
+        used.add(new := free_name(old, used, lambda n: "_" * n))
         for text in quoted:
             text.value = new if text.value == old else text.value
         for node in names:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.ir import Call, TupleType
+from tvm.ir import Call
 from tvm.relax import transform
 
 from symalloc.errors import RunError
@@ -21,7 +21,7 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
-from symalloc.relax.ir_types import BindingNode
+from symalloc.relax.ir_types import BindingNode, effect
 from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.rewrite import BindingRewriter, map_functions
@@ -216,9 +216,7 @@ class _Filler(BindingRewriter):
         """The binding, and behind an allocation a call that fills it."""
         found = list(BindingRewriter.rewrite(self, binding))
         if isinstance(binding.value, Call) and getattr(binding.value.op, "name", None) == _ALLOCATION:
-            arguments = [binding.var, relax.prim_value(self.filling)]
-            call = Call(relax.ExternFunc(_FUNCTION), arguments, ty_args=[TupleType([])])
-            found.append(self.bind("_", call))
+            found.append(effect(relax.ExternFunc(_FUNCTION), [binding.var, relax.prim_value(self.filling)]))
         return found
 
 

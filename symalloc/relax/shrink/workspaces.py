@@ -26,9 +26,9 @@ from symalloc.relax.ir_types import (
     bound,
     constant_extent,
     elements,
-    typed_call,
     typed_var,
     visit,
+    with_arguments,
     with_parameters,
     with_variables,
 )
@@ -203,5 +203,4 @@ class _Caller(BindingRewriter):
             kind = relax.TensorType(relax.ShapeExpr(extents), str(buffer.ty.dtype), vdevice=device)
             made.append(allocated(typed_var(f"{kernel.name_hint}_{buffer.name}", kind), self.devices))
         taken = [*arguments, *(each.var for each in made)]
-        call = typed_call(kernel, taken, value.ty, value.ty_args, value.span, value.attrs)
-        return [*made, bound(binding.var, call)]
+        return [*made, bound(binding.var, with_arguments(value, taken, kernel))]
