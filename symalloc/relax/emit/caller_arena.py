@@ -130,9 +130,12 @@ class CallerMemory:
         `function` name them first; they raise at shapes at which it does.
         """
         name, entry = self.plan.function, [g for g in self.plan.guards if g.defined_by is None]
+        known: dict[int, str] = {v.__chandle__(): symbol for symbol, v in self.seen.variables.items()}
+        params = elements(function.params)
+        named = (v.__chandle__() for p in params for v in (p, *relax.analysis.tir_vars_in_type(p.ty)))
+        names = list(dict.fromkeys(known[handle] for handle in named if handle in known))
         for index, one in enumerate(self.places.values()):
-            symbols = {s: tirx.Var(s, "int64") for s in symbols_named(function, self.seen)}
-            size = one.size
+            symbols, size = {name: tirx.Var(name, "int64") for name in names}, one.size
             prims = PrimBuilder(symbols)
             guards = GuardWriter(kind=kind, function=name, prims=prims)
             checks = [] if kind == "fallback" else list(guards.each(entry))
@@ -148,13 +151,6 @@ class CallerMemory:
 
 def _suffix(index: int) -> str:
     return f"_{index}" if index else ""
-
-
-def symbols_named(function: relax.Function, seen: ir.Function) -> Sequence[str]:
-    """The symbols that the parameters of a function bind, in the order in which they are named first."""
-    known: dict[int, str] = {v.__chandle__(): name for name, v in seen.variables.items()}
-    named = (v for p in elements(function.params) for v in (p, *relax.analysis.tir_vars_in_type(p.ty)))
-    return list(dict.fromkeys(known[v.__chandle__()] for v in named if v.__chandle__() in known))
 
 
 def _memory_check(

@@ -373,7 +373,11 @@ class Context:
             return ir.TextLiteral(str(node.value))
         if not isinstance(type_, TensorType):
             return ir.TextLiteral(str(node))
-        return ir.ConstantTensor(type_, _small_integers(node.value, type_))
+        dtype, numel = type_.dtype, type_.numel
+        count = None if numel is None else numel.as_constant
+        integers = dtype is not None and (dtype.name == "bool" or dtype.name.startswith(("int", "uint")))
+        known = count is not None and count <= MOST_INTEGERS and integers
+        return ir.ConstantTensor(type_, tuple(map(int, node.value.numpy().flatten())) if known else None)
 
     # -- sizes and conditions -------------------------------------------------------------------------------
 
@@ -464,16 +468,6 @@ def _address(part: Node | None) -> int:
 def not_a_size(reason: str) -> NoReturn:
     """Raises NotASizeError."""
     raise NotASizeError(reason)
-
-
-def _small_integers(value: Node, type_: TensorType) -> tuple[int, ...] | None:
-    dtype, numel = type_.dtype, type_.numel
-    count = None if numel is None else numel.as_constant
-    if dtype is None or count is None or count > MOST_INTEGERS:
-        return None
-    if dtype.name != "bool" and not dtype.name.startswith(("int", "uint")):
-        return None
-    return tuple(int(element) for element in value.numpy().flatten())
 
 
 _OPERANDS: Mapping[type, Callable[[Context, Node], ir.Operand]] = {

@@ -21,7 +21,7 @@ from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, calls_of, elements, span_given
 from symalloc.size.condition import Condition
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import ZERO
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 
@@ -184,12 +184,14 @@ class FunctionExtractor(Context):
             for var in self._unbound.values()
         ]
         said += [ir.NotUnderstood(var=ir.Var("_", OpaqueType()), what=what) for what in unread]
+        origins = self.symbols.origins
+        variables = {n: v for n, v in self.symbols.variables.items() if origins[n] is not ir.Origin.UNDEFINED}
         return ir.Function(
             name=name,
             params=params,
             body=replace(body, instructions=(*said, *body.instructions)) if said else body,
             result_type=self.types.of(function.ret_ty),
-            symbols=self.symbols.origins,
+            symbols=origins,
             private="global_symbol" not in attributes,
             declared_upper=_declared(attributes, "tir_var_upper_bound", signature),
             declared_lower=_declared(attributes, "tir_non_negative_var", signature)
@@ -198,14 +200,9 @@ class FunctionExtractor(Context):
             result_span=self.source_map.result,
             bounded_results=bool(attributes.get("relax.memory_plan_dynamic_func_output", False)),
             required=required,
-            variables=self._variables() if self.handles else {},
+            variables=variables if self.handles else {},
             names=self.names,
         )
-
-    def _variables(self) -> Mapping[str, Node]:
-        """The variables of TVM's that something defines, by our names."""
-        found, origins = self.symbols.variables, self.symbols.origins
-        return {name: var for name, var in found.items() if origins[name] is not ir.Origin.UNDEFINED}
 
     def _required(self, text: str) -> tuple[tuple[Condition, ...], list[str]]:
         """The parts of the condition that a plan rests on, and what is not understood of it.
@@ -362,14 +359,12 @@ class FunctionExtractor(Context):
         called: Node = value.op if type(value) is tvm.ir.Call else value
         if type(called) is tvm.ir.GlobalVar and called.name_hint in self.module.host:
             function = self.module.host[called.name_hint]
-            return returned(function, self._numbers(value.args), self.symbols.is_size)
+            given = [
+                truth_value(self.form.condition(one)) if str(one.ty.dtype) == "bool" else self.form.expr(one)
+                for one in value.args
+            ]
+            return returned(function, given, self.symbols.is_size)
         return self.form, value
-
-    def _numbers(self, nodes: Node) -> list[Expr]:
-        return [
-            truth_value(self.form.condition(node)) if str(node.ty.dtype) == "bool" else self.form.expr(node)
-            for node in nodes
-        ]
 
     # -- values ---------------------------------------------------------------------------------------------
 

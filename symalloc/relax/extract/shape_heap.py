@@ -75,7 +75,9 @@ def computes_slots(function: Node, count: int) -> bool:
     if [constant_extent(extent) for extent in params[0].ty.shape] != [count]:
         return False
     stores = [s for s in statements if type(s) not in CHECKS]
-    if not all(_stores_slot(s, params[0], count) for s in stores):
+    if not all(type(s) is tirx.BufferStore and s.buffer.same_as(params[0]) for s in stores):
+        return False
+    if not all(_slot_index(s) in range(count) for s in stores):
         return False
     accesses, key = buffer_accesses(function.body), params[0].__chandle__()
     only_stores = accesses.only_accessed(key) and accesses.stores[key] == len(stores)
@@ -96,13 +98,6 @@ def store_slots(function: Node, slots: Slots, nonnegative: Callable[[str], bool]
         if type(statement) not in CHECKS:
             form = TirToExpr(_among({}), nonnegative=nonnegative, load=load)
             slots[_slot_index(statement) or 0] = form.expr_or_none(statement.value)
-
-
-def _stores_slot(statement: Node, heap: Node, count: int) -> bool:
-    if type(statement) is not tirx.BufferStore or not statement.buffer.same_as(heap):
-        return False
-    index = _slot_index(statement)
-    return index is not None and 0 <= index < count
 
 
 def _statements(body: Node) -> list[Node]:

@@ -339,16 +339,17 @@ def _in_machine(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirToExpr, P
     return rule
 
 
-def _floor_quotient(numerator: Expr, denominator: Expr) -> Expr:
-    """`a // -c` is `-a // c`: the provers want divisors of at least 1."""
-    value = denominator.as_constant
-    return floordiv(numerator, denominator) if value is None or value > 0 else floordiv(-numerator, -value)
+def _floored(divide: Callable[[Expr, Expr | int], Expr], sign: int) -> Callable[[Expr, Expr], Expr]:
+    """The provers want divisors of at least 1: `a // -c` is `-a // c`, and `a % -c` is `-(-a % c)`, as
+    LegalizeOps rounds up with `a - a % -c`.
+    """
 
+    def divided(numerator: Expr, denominator: Expr) -> Expr:
+        value = denominator.as_constant
+        turned = value is not None and value <= 0
+        return divide(-numerator, -denominator) * sign if turned else divide(numerator, denominator)
 
-def _floor_remainder(numerator: Expr, denominator: Expr) -> Expr:
-    """`a % -c` is `-(-a % c)`; LegalizeOps rounds up with `a - a % -c`."""
-    value = denominator.as_constant
-    return mod(numerator, denominator) if value is None or value > 0 else -mod(-numerator, -value)
+    return divided
 
 
 def _remainder(form: TirToExpr, node: PrimNode) -> Expr:
@@ -477,8 +478,8 @@ _EXPR_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Expr]] = {
     prim.Add: _in_machine(lambda a, b: a + b),
     prim.Sub: _in_machine(lambda a, b: a - b),
     prim.Mul: _in_machine(lambda a, b: a * b),
-    prim.FloorDiv: _both(_floor_quotient),
-    prim.FloorMod: _both(_floor_remainder),
+    prim.FloorDiv: _both(_floored(floordiv, 1)),
+    prim.FloorMod: _both(_floored(mod, -1)),
     prim.Min: _clamp(minimum, INT64_MAX),
     prim.Max: _clamp(maximum, INT64_MIN),
     prim.Div: lambda form, node: form.truncated_quotient(form.expr(node.a), form.expr(node.b)),

@@ -111,7 +111,12 @@ class Places:
                 self.known[var.__chandle__()] = (var, self.known[last][1])
         missing: dict[int, Node] = {}
         for binding in _bindings(module):
-            self._compare(binding, missing)
+            var, value = binding.var, binding.value
+            if not self._take_up(binding) and var.__chandle__() in self.known:
+                span = self.known[var.__chandle__()][1]
+                for one in (var,) if isinstance(value, Call) else _variables(value):
+                    self.known.setdefault(one.__chandle__(), (one, span))
+                    missing.setdefault(one.__chandle__(), span)
         if not missing:
             return module
         return map_places(module, lambda var, _: missing.get(var.__chandle__()))
@@ -124,15 +129,6 @@ class Places:
         if span is not None:
             self.known[binding.var.__chandle__()] = (binding.var, span)
         return span is not None
-
-    def _compare(self, binding: BindingNode, missing: dict[int, Node]) -> None:
-        """Enter what the call of a binding lacks, or the allocations that it stands for."""
-        var, value = binding.var, binding.value
-        if not self._take_up(binding) and var.__chandle__() in self.known:
-            span = self.known[var.__chandle__()][1]
-            for one in (var,) if isinstance(value, Call) else _variables(value):
-                self.known.setdefault(one.__chandle__(), (one, span))
-                missing.setdefault(one.__chandle__(), span)
 
 
 def _bindings(module: tvm.IRModule) -> Iterator[BindingNode]:

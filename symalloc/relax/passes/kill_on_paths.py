@@ -142,7 +142,8 @@ class _KillWriter(BindingRewriter):
         used = _addresses_in(value)
         behind = self.kills((*used, address), ahead)
         ahead.live.update(used)
-        ahead.allocates = ahead.allocates or _may_allocate(called)
+        if called is not None and called != _ALLOC_TENSOR:  # a kernel may allocate, for its scratch
+            ahead.allocates = ahead.allocates or packed_contract(called).allocates
         return [binding, *behind]
 
     def kills(self, variables: Iterable[int], ahead: _Ahead) -> list[relax.Binding]:
@@ -218,11 +219,6 @@ def _called(value: Node) -> str | None:
     name = str(op.name) if type(op) is Op else ""
     named = name == _WITH_MACHINE.name and value.args[0].global_symbol == NAMED_STORAGE.global_symbol
     return _ALLOC_STORAGE if named else name
-
-
-def _may_allocate(called: str | None) -> bool:
-    """Return whether a value may take memory; a kernel may, for its scratch."""
-    return called is not None and called != _ALLOC_TENSOR and packed_contract(called).allocates
 
 
 def _addresses_in(value: Node) -> list[int]:

@@ -17,7 +17,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
 from symalloc.program.ir import AllocTensor, Operand, Var
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, CallNode, Node
+from symalloc.relax.ir_types import BindingNode, CallNode
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
 from symalloc.relax.source_spans import sources_in
 
@@ -77,7 +77,11 @@ class _Namer(BindingRewriter):
 
     def storage(self, binding: BindingNode, call: CallNode) -> relax.VarBinding:
         """The allocation of a storage with its name; a call that brings the machine counts as impure."""
-        arguments = relax.Tuple([*_builtin_arguments(call), StringImm(self.tag(binding))])
+        given = list(call.args)  # extents, device, element type, scope
+        if call.op != _VM_STORAGE:
+            size, device, scope, _ = given  # bytes, whatever the type
+            given = [size, device, _BYTE, scope]
+        arguments = relax.Tuple([*given, StringImm(self.tag(binding))])
         named = Call(WITH_MACHINE, [NAMED_STORAGE, arguments], ty_args=[binding.var.ty])
         return relax.VarBinding(binding.var, named)
 
@@ -107,14 +111,6 @@ class _Namer(BindingRewriter):
         origin = self.origins.get(var, NO_ORIGIN)
         known = [text for text in (origin.operator, origin.source) if text]
         return f" ({', '.join(known)})" if known else ""
-
-
-def _builtin_arguments(call: CallNode) -> list[Node]:
-    """The arguments of the virtual machine's builtin for a storage: extents, device, element type, scope."""
-    if call.op == _VM_STORAGE:
-        return list(call.args)
-    size, device, scope, _ = call.args  # bytes, whatever the type
-    return [size, device, _BYTE, scope]
 
 
 def _shape_text(tensor: AllocTensor) -> str:

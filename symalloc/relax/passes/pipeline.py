@@ -263,11 +263,7 @@ class PromiseNoAlias:
         """The module with the promise in each of its kernels, or as it was."""
         kernels = [(v, f) for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)]
         without = [(v, f) for v, f in kernels if f.attrs is None or not f.attrs.get(_PROMISE)]
-        if any(_may_overlap(kernel) for _, kernel in without):
-            return module
+        for _, kernel in without:
+            if sum(type(p.ty) is not tvm.ir.PrimType for p in elements(kernel.params)) > 1:
+                return module
         return with_functions(module, {v: kernel.with_attr(_PROMISE, True) for v, kernel in without})
-
-
-def _may_overlap(kernel: tirx.PrimFunc) -> bool:
-    """Return whether `kernel` takes more than one argument that is no number."""
-    return sum(type(p.ty) is not tvm.ir.PrimType for p in elements(kernel.params)) > 1

@@ -156,14 +156,11 @@ def _shapes(inputs: Sequence[onnx.ValueInfoProto]) -> Mapping[str, Sequence[Node
     """
     shapes = {each.name: list(each.type.tensor_type.shape.dim) for each in inputs if _is_shaped(each)}
     dims = {(name, axis): dim for name, shape in shapes.items() for axis, dim in enumerate(shape)}
-    written = {axis: dim.dim_param.strip() for axis, dim in dims.items() if not _is_number(dim)}
+    open_dims = {a: d for a, d in dims.items() if not d.HasField("dim_value") or d.dim_value < 0}
+    written = {axis: dim.dim_param.strip() for axis, dim in open_dims.items()}
     found, _ = dimensions({axis: "" if text in _UNKNOWN else text for axis, text in written.items()})
     sizes = {a: found[a] if a in found else tirx.IntImm("int64", dim.dim_value) for a, dim in dims.items()}
     return {name: [sizes[name, axis] for axis in range(len(shape))] for name, shape in shapes.items()}
-
-
-def _is_number(dim: Any) -> bool:
-    return dim.HasField("dim_value") and dim.dim_value >= 0
 
 
 def _is_shaped(value: onnx.ValueInfoProto) -> bool:

@@ -263,8 +263,10 @@ class _Guard(ast.NodeVisitor):
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword, "`**` in a call")
-            elif keyword.arg == "derive_func" and not _is_own_inference(keyword.value):
-                self.refuse(keyword, f"type inference by `{short(keyword.value)}`")
+            elif keyword.arg == "derive_func":
+                text = keyword.value.value if isinstance(keyword.value, ast.Constant) else ""
+                if not str(text).startswith(_INFERENCE_PREFIXES):
+                    self.refuse(keyword, f"type inference by `{short(keyword.value)}`")
         if path == "R.Callable" and len(node.args) > _INFERENCE_POSITION:
             self.refuse(node, "type inference by a function given by position")
 
@@ -378,10 +380,6 @@ def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
 def is_reserved(name: str) -> bool:
     """Names such as `__import__`; TVM itself prints variables called `_` and `__`."""
     return name.startswith("__") and bool(name.strip("_"))
-
-
-def _is_own_inference(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and str(node.value).startswith(_INFERENCE_PREFIXES)
 
 
 def _is_flag(keyword: ast.keyword) -> bool:

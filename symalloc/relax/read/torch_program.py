@@ -375,7 +375,11 @@ def _check(archive: zipfile.ZipFile, trust: bool) -> None:
             raise UnreadableError(f"not loaded: the archive holds {name}, which is code", hint=_HINT)
         if name.endswith(".json"):
             for found in _objects(_document(archive, name)):
-                _check_texts(found)
+                size, target = found.get("expr_str"), found.get("target")
+                if isinstance(size, str) and not _is_size(size):
+                    raise UnreadableError(f"not loaded: the size {size[:80]!r} is no arithmetic", hint=_HINT)
+                if isinstance(target, str) and "inputs" in found and not _TARGET.fullmatch(target):
+                    raise UnreadableError(f"not loaded: {target[:80]!r} is no operator of torch", hint=_HINT)
 
 
 def _require_operators(data: bytes) -> None:
@@ -413,14 +417,6 @@ def _objects(document: object) -> Iterator[dict[str, object]]:
                 pending.extend(found.values())
             case list() as items:
                 pending.extend(items)
-
-
-def _check_texts(found: dict[str, object]) -> None:
-    size, target = found.get("expr_str"), found.get("target")
-    if isinstance(size, str) and not _is_size(size):
-        raise UnreadableError(f"not loaded: the size {size[:80]!r} is no arithmetic", hint=_HINT)
-    if isinstance(target, str) and "inputs" in found and not _TARGET.fullmatch(target):
-        raise UnreadableError(f"not loaded: {target[:80]!r} is no operator of torch", hint=_HINT)
 
 
 def _is_size(text: str) -> bool:

@@ -277,8 +277,11 @@ def _extents(shape: tuple[Expr, ...], param: Var, binding: Mapping[str, int]) ->
 
 
 def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.random.Generator) -> np.ndarray:
-    target = _numpy_dtype(dtype, param)
     drawn: object
+    try:
+        target = np.dtype(dtype.name)
+    except TypeError:
+        raise RunError(f"no random values of type {dtype.name} can be made for `{param.name}`") from None
     try:
         if dtype.name.startswith(("bool", "int", "uint")):
             drawn = source.integers(0, SMALL, extents)
@@ -287,10 +290,3 @@ def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.rando
         return np.asarray(drawn, dtype=target)  # without extents NumPy draws a scalar, which is no array
     except (MemoryError, ValueError):
         raise RunError(f"`{param.name}` with extents {extents} does not fit in memory") from None
-
-
-def _numpy_dtype(dtype: DType, param: Var) -> np.dtype[np.generic]:
-    try:
-        return np.dtype(dtype.name)
-    except TypeError:
-        raise RunError(f"no random values of type {dtype.name} can be made for `{param.name}`") from None

@@ -21,12 +21,10 @@ from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.relax.tvm_error import error_text
-from symalloc.relax.workers.child import call_in_child
 
 TRIED = 4096  # bytes
-KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
+KNOWN = "0.27"  # the version whose layout is the one in native/bindings/vm_layout.h
 _WAYS_IN = ("_get_output", "_invoke_closure", "_invoke_stateful", "_save_function", "_set_input")
-LONGEST = 120  # seconds for an unknown version to be tried out
 LATER = "load the library that has registered `DeviceAllocator.` before the first symalloc.memory_cfg"
 
 
@@ -61,10 +59,9 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
     cpu(0), and any number of virtual machines and threads.  The result keeps it, and so does each machine
     that `relax.VirtualMachine` makes with it; whoever makes a machine in another way keeps the pool.
 
-    Raises HookError where this version of TVM takes no foreign allocator, or lays out its storages in another
-    way; a version that is not known is first tried in a process of its own, which may crash.  What the pool
-    refuses reaches the caller of the machine as OutOfMemoryError or BoundsError.  Raises PoolUsageError where
-    `pool` is none.
+    Raises HookError where this version of TVM is not known, takes no foreign allocator, or lays out its
+    storages in another way.  What the pool refuses reaches the caller of the machine as OutOfMemoryError or
+    BoundsError.  Raises PoolUsageError where `pool` is none.
     """
     if not isinstance(pool, NativePool):
         raise PoolUsageError(
@@ -145,17 +142,9 @@ def try_hook() -> str:
 
 @cache
 def _require_hook(version: str) -> None:
-    fault = ""
-    if not version.startswith(tuple(f"{known}." for known in KNOWN)):
-        try:
-            fault = call_in_child(
-                f"{__name__}:try_hook", what="its allocator hook was tried", timeout=LONGEST
-            )
-        except RunError as error:
-            fault = f"cannot be given a foreign allocator: {error}"
-    fault = fault or try_hook()
+    fault = try_hook() if version.startswith(f"{KNOWN}.") else "may lay its objects out in another way"
     if fault:
-        raise HookError(f"this TVM ({version}) {fault}; the pool works with {' and '.join(KNOWN)}")
+        raise HookError(f"this TVM ({version}) {fault}; the pool works with {KNOWN}")
 
 
 def reserved_by_tvm() -> int:

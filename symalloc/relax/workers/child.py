@@ -100,8 +100,10 @@ class ChildProcess:
     def begin(self, function: str, /, *arguments: object, tells: bool = False, **named: object) -> None:
         """Send a job; file names are relative to the folder that this process is in now."""
         self._begins = os.fstat(self._printed.fileno()).st_size
-        level = _LOGGER.getEffectiveLevel()
-        self.pipe.send(Job(function, arguments, named, tells, _folder(), level))
+        folder = None
+        with suppress(FileNotFoundError):  # it was deleted
+            folder = str(Path.cwd())
+        self.pipe.send(Job(function, arguments, named, tells, folder, _LOGGER.getEffectiveLevel()))
 
     def receive(self) -> object:
         """The next thing that the job tells, or its JobEnd; None for what it logged, which is logged here.
@@ -127,13 +129,6 @@ class ChildProcess:
         self.process.wait()
         self.pipe.close()
         self._printed.close()
-
-
-def _folder() -> str | None:
-    """The current folder; None where it was deleted."""
-    with suppress(FileNotFoundError):
-        return str(Path.cwd())
-    return None
 
 
 def call_in_child(

@@ -128,7 +128,9 @@ class _ModuleReader:
                 relax.analysis.well_formed(self.mod)
         except Exception as error:  # TVM raises several kinds
             program = self.extract(self.mod, AS_IS)
-            if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
+            functions = () if program is None else program.functions.values()
+            # an undefined symbol has a rule of its own
+            if not any(Origin.UNDEFINED in function.symbols.values() for function in functions):
                 fault = error_text(error, most=2)
                 self.report(f"the module is ill-formed: {fault}", hint=_ILL_FORMED_HINT)
             return
@@ -181,7 +183,3 @@ class _ModuleReader:
             return None
         self.tell(program)
         return program
-
-
-def _lacks_symbols(program: Program) -> bool:
-    return any(Origin.UNDEFINED in function.symbols.values() for function in program.functions.values())
