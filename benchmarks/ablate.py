@@ -414,7 +414,7 @@ PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
     "LowerGuards": _pass("LowerGuards", "sizes_and_guards._Lowering", "sizes_and_guards._kernel"),
     "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
-    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline._may_overlap"),
+    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
 }
 """The passes behind the planner."""
 

@@ -34,63 +34,20 @@ def extract(
     line: int | None = None,
     handles: bool = False,
     open_shapes: bool = False,
+    maps: Callable[[str], SourceMap] = lambda _: NO_SPANS,
 ) -> ir.Program:
     """The memory program of `mod`.
 
     `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
-    text it was parsed from, instructions have spans; without it none has.  `line` is where in the
-    text the module's `class` or `def` stands; without it the class of that name is taken.
+    text it was parsed from, instructions have spans; without it those that `maps` give for a function, or
+    none.  `line` is where in the text the module's `class` or `def` stands; without it the class of that name
+    is taken.
 
     With `handles` each instruction carries the binding that it comes from; such a program does not pickle.
     With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
-    maps: Callable[[str], SourceMap] = lambda _: NO_SPANS  # noqa: E731
     if source is not None:
         maps = script_maps(source, line or name, trust_spans=source.origin is None)
-    found = _program(mod, name, stage, maps, handles=handles, open_shapes=open_shapes)
-    return replace(found, source=source)
-
-
-def extract_numbered(
-    mod: tvm.IRModule,
-    *,
-    name: str,
-    stage: str,
-    file: str,
-    pickles: bool = False,
-    given: tvm.IRModule | None = None,
-) -> ir.Program:
-    """The memory program of `mod`, its spans numbers of bindings: its `source` finds them in the script of
-    `mod` when it is asked.
-
-    `file` is the file that the module came from.  The program holds `mod`, unless it `pickles`: then the
-    script is printed at once.  `given` is the module that TVM's passes made `mod` of.
-    """
-    names: dict[str, list[str]] = {}
-
-    def numbers(function: str) -> NumberedSpans:
-        made = NumberedSpans(function)
-        names[function] = made.names
-        return made
-
-    def script() -> str:
-        return str(mod.script(show_meta=False))
-
-    program = _program(mod, name, stage, numbers)
-    source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, names=names)
-    before = frozenset[str]() if given is None or given is mod else _called_in_place(given)
-    return replace(program, source=source, in_place=program.in_place | before)
-
-
-def _program(
-    mod: tvm.IRModule,
-    name: str,
-    stage: str,
-    maps: Callable[[str], SourceMap],
-    *,
-    handles: bool = False,
-    open_shapes: bool = False,
-) -> ir.Program:
     defined = {variable.name_hint: function for variable, function in mod.functions.items()}
     functions = {n: f for n, f in defined.items() if isinstance(f, relax.Function)}
     host = {n: f for n, f in defined.items() if isinstance(f, tirx.PrimFunc)}
@@ -118,7 +75,39 @@ def _program(
         stage=stage,
         devices=tuple(str(device.target.kind.name) for device in module.devices),
         in_place=in_place | {n for n, f in host.items() if WRITTEN_IN_PLACE in (f.attrs or {})},
+        source=source,
     )
+
+
+def extract_numbered(
+    mod: tvm.IRModule,
+    *,
+    name: str,
+    stage: str,
+    file: str,
+    pickles: bool = False,
+    given: tvm.IRModule | None = None,
+) -> ir.Program:
+    """The memory program of `mod`, its spans numbers of bindings: its `source` finds them in the script of
+    `mod` when it is asked.
+
+    `file` is the file that the module came from.  The program holds `mod`, unless it `pickles`: then the
+    script is printed at once.  `given` is the module that TVM's passes made `mod` of.
+    """
+    names: dict[str, list[str]] = {}
+
+    def numbers(function: str) -> NumberedSpans:
+        made = NumberedSpans(function)
+        names[function] = made.names
+        return made
+
+    def script() -> str:
+        return str(mod.script(show_meta=False))
+
+    program = extract(mod, name=name, stage=stage, maps=numbers)
+    source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, names=names)
+    before = frozenset[str]() if given is None or given is mod else _called_in_place(given)
+    return replace(program, source=source, in_place=program.in_place | before)
 
 
 WRITTEN_IN_PLACE = "symalloc.in_place"  # an attribute of kernels that write over what they are given

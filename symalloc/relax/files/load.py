@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,28 +122,32 @@ def load_as_json(request: PlanRequest) -> str:
 
 
 def load_one(
-    path: Path, *, trust: bool = False, module: str | None = None, data: bytes | None = None
+    path: Path,
+    *,
+    trust: bool = False,
+    module: str | None = None,
+    data: bytes | None = None,
+    checked: bool = True,
 ) -> Node:
     """The IRModule in what `path` names: the one called `module` where there are several.
 
-    `data` is the content, where that is not in a file.  Raises RunError.
+    `data` is the content, where that is not in a file.  Raises RunError, also where it is `checked` and
+    ill-formed, or empty.
     """
-    found = read_one(path, trust=trust, module=module, data=data)
+    try:
+        found = _chosen_module(str(path), open_model(path, trust=trust, data=data), module)
+    except UnreadableError as error:
+        raise RunError(_sentence(path, error)) from None
     with run_error(f"the module in {path} is ill-formed", most=2):
-        relax.analysis.well_formed(found)
-    if not relax_functions(found):
+        if checked:
+            relax.analysis.well_formed(found)
+    if checked and not relax_functions(found):
         raise RunError(f"the module in {path} holds no Relax function")
     return found
 
 
-def read_one(
-    path: Path, *, trust: bool = False, module: str | None = None, data: bytes | None = None
-) -> Node:
-    """The same, well-formed or not."""
-    try:
-        return _chosen_module(str(path), open_model(path, trust=trust, data=data), module)
-    except UnreadableError as error:
-        raise RunError(_sentence(path, error)) from None
+read_one = partial(load_one, checked=False)
+"""The same, well-formed or not."""
 
 
 def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
