@@ -38,9 +38,6 @@ class Node(Protocol):
     name: str
     name_hint: str
 
-    def __chandle__(self) -> int:
-        """The object's address, which tells it from all others while it is alive."""
-
     def __hash__(self) -> int:
         """The same for the same object."""
 

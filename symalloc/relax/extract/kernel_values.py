@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tvm import ir, tirx
@@ -55,11 +54,6 @@ class KernelScope(NamedTuple):
         ends = () if loop.passes is None else (lt(count, loop.passes),)
         within = self.where((ge(count, 0), *ends), loop.passes is not None)
         return within._replace(loops=(*self.loops, loop))
-
-    def stepped(self, counters: frozenset[str]) -> KernelScope:
-        """The scope in a reduction, which goes through its steps in order, threads or not."""
-        loops = (replace(one, parallel=False) if one.symbol in counters else one for one in self.loops)
-        return self._replace(loops=tuple(loops))
 
     @property
     def unreached(self) -> KernelScope:
@@ -114,11 +108,11 @@ def _unknown(_: Indices) -> Indices:
 class BufferPlaces:
     """Tells which buffers lie on which parameter; `expr` gives the exact form of an extent or an index.
 
-    Buffers of the kernel's own are numbered behind the parameters; `own` holds them.
+    Buffers of the kernel's own are numbered behind the `parameters`, so many; `own` holds them.
     """
 
     def __init__(self, params: Sequence[Node], expr: Callable[[Node], Expr | None]) -> None:
-        self._expr, self._parameters = expr, len(params)
+        self._expr, self.parameters = expr, len(params)
         self.own: list[KernelBuffer] = []
         self._places: dict[int, Place] = {}
         for number, param in enumerate(params):
@@ -133,13 +127,9 @@ class BufferPlaces:
         """The place of `buffer`; None where it lies on no parameter that is known."""
         return self._places.get(buffer.__chandle__())
 
-    def is_own(self, parameter: int) -> bool:
-        """Return whether a number stands for a buffer of the kernel's own."""
-        return parameter >= self._parameters
-
     def allocate(self, buffer: Node, loops: int) -> None:
         """Note a buffer that the kernel allocates here, inside of so many loops."""
-        number, type_ = self._parameters + len(self.own), buffer.ty
+        number, type_ = self.parameters + len(self.own), buffer.ty
         shape = all_known(map(self._expr, elements(type_.shape)))
         kept = str(type_.storage_scope).startswith("shared")
         dtype = to_dtype(type_.dtype.dtype)

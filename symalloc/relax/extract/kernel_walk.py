@@ -136,7 +136,12 @@ class _KernelWalk:
         step = 1 if node.step is None else constant_extent(node.step) or 0
         first, extent = self.values.expr_or_none(node.min), self.values.expr_or_none(node.extent)
         passes = None if extent is None or step < 1 else ceildiv(extent, step)
-        loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE, _in_lanes(node))
+        branches: list[Node] = []
+        if lanes := node.kind == tirx.ForKind.VECTORIZED:
+            visit(node.body, *((kind, branches.append) for kind in (tirx.IfThenElse, tirx.While)))
+        # TVM makes vectors of statements one by one: of none with a branch
+        lanes = lanes and not branches
+        loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE, lanes)
         value = None if first is None or step < 1 else symbol(loop.symbol) * step + first
         self.values.bind(node.loop_var, value, node.min)
         unread = passes is None and self._is_unread(node.extent, f"the passes of `{node.loop_var.name}`")
@@ -269,7 +274,12 @@ class _KernelWalk:
             self.places.match(match.buffer, match.source)
         if block.init is not None:
             steps = [value for axis, value, _ in values if axis.iter_type == tirx.IterVar.CommReduce]
-            scope = scope.stepped(frozenset[str]().union(*(value.symbols for value in steps if value)))
+            counters = frozenset[str]().union(*(value.symbols for value in steps if value))
+            # a reduction goes through its steps in order, threads or not
+            loops = [
+                replace(one, parallel=one.parallel and one.symbol not in counters) for one in scope.loops
+            ]
+            scope = scope._replace(loops=tuple(loops))
             with self.values.perhaps(block.init):
                 self.statement(block.init, self._at_first_step(values, scope))
         with nullcontext() if constant_extent(node.predicate) else self.values.perhaps(block.body):
@@ -331,7 +341,7 @@ class _KernelWalk:
 
     def _handed(self, place: Place | None, scope: KernelScope, kinds: Kinds, exact: bool = False) -> None:
         """Note that a callee may do `kinds` to any element, or does so to some if it is `exact`."""
-        if place is not None and not self.places.is_own(place.parameter):
+        if place is not None and place.parameter < self.places.parameters:
             nowhere, within = (None,) * place.rank, scope._replace(exact=exact and scope.exact)
             self.found += (_accessed(kind, place, nowhere, within, handed=True) for kind in kinds)
 
@@ -505,14 +515,6 @@ def _accessed(
         unread=scope.unread,
         **more,
     )
-
-
-def _in_lanes(loop: Node) -> bool:
-    """Return whether TVM makes vectors of the statements of a loop, one by one: of none with a branch."""
-    branches: list[Node] = []
-    if loop.kind == tirx.ForKind.VECTORIZED:
-        visit(loop.body, *((kind, branches.append) for kind in (tirx.IfThenElse, tirx.While)))
-    return loop.kind == tirx.ForKind.VECTORIZED and not branches
 
 
 _LITERALS = frozenset({prim.IntImm, prim.FloatImm, ir.StringImm})

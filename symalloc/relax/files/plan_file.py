@@ -494,21 +494,20 @@ def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) 
         with target, PassContext(config=dict(PassContext.current().config), instruments=[kept]):
             lower(tirx.transform.BindTarget(target.with_host(host))(tvm.IRModule(dict(functions))))
             named = (v.name_hint for v in functions if v.name_hint in unpacked)
-            placed = {name: _on_device(unpacked[name], target, host) for name in named}
+            placed = dict[str, Node]()
+            for name in named:
+                kernel, body = unpacked[name], unpacked[name].body
+                for key, value in (("device_type", int(target.get_target_device_type())), ("device_id", 0)):
+                    body = tirx.AttrStmt(ir.StringImm("default"), key, value, body)
+                placed[name] = with_parameters(kernel, elements(kernel.params), body).with_attr(
+                    "target", host
+                )
             finished = finish()(tvm.IRModule(placed))
     except Exception as error:  # a pass raises whatever it raises
         if len(functions) == 1:
             return {v.name_hint: error_text(error, most=1) for v in functions}
         return dict(ChainMap(*(_lowered_kernels({v: f}, target) for v, f in functions.items())))
     return {variable.name_hint: function for variable, function in finished.functions.items()}
-
-
-def _on_device(kernel: Node, target: tvm.target.Target, host: tvm.target.Target) -> Node:
-    """`kernel` as code of the `host` that is run for the first device of `target`."""
-    body, kind = kernel.body, int(target.get_target_device_type())
-    for key, value in (("device_type", kind), ("device_id", 0)):
-        body = tirx.AttrStmt(ir.StringImm("default"), key, value, body)
-    return with_parameters(kernel, elements(kernel.params), body).with_attr("target", host)
 
 
 def _scratch(lowered: Node | str | None) -> KernelWorkspace:

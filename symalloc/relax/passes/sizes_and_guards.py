@@ -305,7 +305,8 @@ def _kernel(guard: _SizeGuard, target: Target | None) -> tirx.PrimFunc:
     body = tirx.IfThenElse(wrong, fails, None)
     if guard.fixed is not None and guard.fixed.value == guard.template.value:
         body = tirx.AssertStmt(guard.condition, StringImm("ValueError"), [guard.fixed])
-    elif not _compiles_to_c(target):
+    elif target is None or (target.host or target).kind.name != "c":
+        # in C TVM writes nothing for the value of a packed function
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
         with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
         fixed = guard.fixed
@@ -326,8 +327,3 @@ def _named(template: str, values: Sequence[Node]) -> str:
     except (IndexError, KeyError, ValueError):  # a format of numbers, or none
         said = template
     return said or ", ".join(shown) or "Assertion Failed"
-
-
-def _compiles_to_c(target: Target | None) -> bool:
-    """Return whether the host's code is C: TVM writes nothing for the value of a packed function there."""
-    return target is not None and (target.host or target).kind.name == "c"

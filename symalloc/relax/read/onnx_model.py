@@ -109,7 +109,12 @@ def _importer(graph: onnx.GraphProto) -> Any:
                 return super()._convert_operator(op_name, inputs, attrs, opset)
 
         def _check_for_unsupported_ops(self, graph: Any) -> None:
-            _require_known(graph, frozenset({*_get_convert_map(), "If", "Constant"}))
+            known, unknown = {*_get_convert_map(), "If", "Constant"}, dict[str, str]()
+            for node in _nodes(graph):
+                if node.op_type not in known or node.domain not in _DOMAINS:
+                    name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+                    unknown.setdefault(name, _described(name, node))
+            require_known("ONNX importer", unknown.values())
 
     constants = {each.name for each in graph.initializer}
     return OnnxImporter(_shapes([each for each in graph.input if each.name not in constants]), "float32")
@@ -126,16 +131,6 @@ def _makes(node: onnx.NodeProto) -> str:
 def _operator(operator: str, name: str) -> str:
     quoted = name if name.startswith("that makes") else f"`{name}`"
     return f"operator {operator} (node {quoted})" if name else f"operator {operator}"
-
-
-def _require_known(graph: onnx.GraphProto, known: frozenset[str]) -> None:
-    """Raise ImportRefusedError for operators that TVM's importer has no converter for."""
-    unknown: dict[str, str] = {}
-    for node in _nodes(graph):
-        if node.op_type not in known or node.domain not in _DOMAINS:
-            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            unknown.setdefault(name, _described(name, node))
-    require_known("ONNX importer", unknown.values())
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -330,7 +330,9 @@ class _Guard(ast.NodeVisitor):
             path = dialect_path(call.func if call else decorator, self.bindings)
             if path not in _DECORATORS[kind]:
                 self.refuse(decorator, f"`{short(decorator)}` is no decorator of the dialect")
-            elif call and (call.args or not all(map(_is_flag, call.keywords))):
+            elif call and (
+                call.args or not all(k.arg and type(k.value) is ast.Constant for k in call.keywords)
+            ):
                 self.refuse(decorator, "a decorator takes only True, False or literals by keyword")
 
     def visit_Expr(self, node: ast.Expr) -> None:
@@ -380,10 +382,6 @@ def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
 def is_reserved(name: str) -> bool:
     """Names such as `__import__`; TVM itself prints variables called `_` and `__`."""
     return name.startswith("__") and bool(name.strip("_"))
-
-
-def _is_flag(keyword: ast.keyword) -> bool:
-    return keyword.arg is not None and isinstance(keyword.value, ast.Constant)
 
 
 def short(node: ast.AST, most: int = 60) -> str:
