@@ -87,12 +87,9 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     RewriteCUDAGraph takes a packed call on symbols that it may capture, those that it is told and those of
     weights, for a kernel.  One on a tensor that changes from call to call it leaves where it stands.
     """
-    attributes = function.attrs or {}
-    given = attributes.get("num_input")
-    inputs = len(function.params) if given is None else int(given)
-    params = elements(function.params)
-    if _CAPTURED not in attributes and not any(
-        relax.analysis.tir_vars_in_type(p.ty) for p in params[inputs:]
-    ):
+    attributes, params = function.attrs or {}, elements(function.params)
+    inputs = int(attributes.get("num_input", len(params)))
+    weights = any(relax.analysis.tir_vars_in_type(p.ty) for p in params[inputs:])
+    if _CAPTURED not in attributes and not weights:
         return ()
     return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]

@@ -281,7 +281,10 @@ class _Watch:
             found = [f for f in faults if f.error is error]
             if not found:
                 continue
-            text = f"{name} brings in {_count(found, what)}:\n" + "\n".join(f.text.rstrip() for f in found)
+            rules = ", ".join(sorted({f.rule for f in found}))
+            many = f"a {what}" if len(found) == 1 else f"{len(found)} {what}s"
+            texts = "\n".join(f.text.rstrip() for f in found)
+            text = f"{name} brings in {many} ({rules}):\n{texts}"
             if error and self._mode == "raise":
                 raise VerificationError(text)
             warnings.warn(VerificationWarning(text), stacklevel=2)
@@ -289,8 +292,3 @@ class _Watch:
 
 def _key(fault: MemoryFault) -> tuple[str, str, bool]:
     return fault.rule, fault.function, fault.error
-
-
-def _count(faults: Sequence[MemoryFault], what: str) -> str:
-    rules = ", ".join(sorted({f.rule for f in faults}))
-    return f"a {what} ({rules})" if len(faults) == 1 else f"{len(faults)} {what}s ({rules})"

@@ -42,13 +42,6 @@ class PoolType(int):
 
     pool: NativePool
 
-    @classmethod
-    def of(cls, pool: NativePool) -> PoolType:
-        """That of `pool`; raises HookError."""
-        made = cls(pool_functions.vm_type(pool.object))
-        made.pool = pool
-        return made
-
 
 def memory_cfg(pool: NativePool) -> dict[object, int]:
     """The `memory_cfg` with which a `relax.VirtualMachine` takes its storages from `pool`.
@@ -71,7 +64,9 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
         raise PoolUsageError("the pool is closed")
     _require_hook(str(tvm.__version__))
     _keep_pools()
-    return {tvm.cpu(): PoolType.of(pool)}
+    kind = PoolType(pool_functions.vm_type(pool.object))
+    kind.pool = pool
+    return {tvm.cpu(): kind}
 
 
 @cache
