@@ -129,8 +129,18 @@ def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
 
 
 def offset_kernels(module: tvm.IRModule) -> Callable[[str], frozenset[int]]:
-    """A function that gives the positions at which a kernel of `module` can be made to take an offset."""
-    return cache(lambda kernel: accepts_offset(module[kernel]))
+    """A function that gives the positions at which a kernel of `module` can be made to take an offset.
+
+    It raises EmissionError where the module has no such kernel.
+    """
+
+    @cache
+    def positions(kernel: str) -> frozenset[int]:
+        if kernel not in module:
+            raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
+        return accepts_offset(module[kernel])
+
+    return positions
 
 
 def offset_parameters(kernel: tirx.PrimFunc) -> tuple[int, ...]:
