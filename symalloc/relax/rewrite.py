@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm
 from tvm import relax
@@ -188,3 +188,22 @@ class BindingRewriter:
         """A binding of `value` to a new variable."""
         value = self.builder.normalize(value)
         return relax.VarBinding(relax.Var(name, value.ty), value)
+
+
+StandIn: TypeAlias = Callable[[str, BindingNode], Sequence[relax.Binding] | None]
+"""What stands for a binding in the function of a name; None leaves it as it is."""
+
+
+def map_bindings(module: tvm.IRModule, stand_in: StandIn) -> tvm.IRModule:
+    """`module` with what stands for the bindings of its functions, those of branches among them."""
+    return map_functions(module, lambda name, f: _BindingMap(function=name, stand_in=stand_in).rewritten(f))
+
+
+@dataclass(slots=True, kw_only=True)
+class _BindingMap(BindingRewriter):
+    function: str
+    stand_in: StandIn
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        found = self.stand_in(self.function, binding)
+        return BindingRewriter.rewrite(self, binding) if found is None else found

@@ -7,8 +7,7 @@ part of the model, such as a node or the path of a module, and has the line of a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tvm.ir import Call, SourceName, Span
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.program.ir import Var
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
-from symalloc.relax.rewrite import BindingRewriter, map_functions
+from symalloc.relax.rewrite import map_bindings
 
 _INSTALLED = "/site-packages/"
 
@@ -76,17 +75,10 @@ Finder = Callable[[VarNode, CallNode], Node | None]
 
 def map_places(module: tvm.IRModule, find: Finder) -> tvm.IRModule:
     """`module` with the spans that `find` gives for its calls without one; nothing else changes."""
-    return map_functions(module, lambda _, function: _PlaceWriter(find=find).rewritten(function))
 
+    def placed(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        value, lacks = binding.value, type(binding) is relax.VarBinding and type(binding.value) is Call
+        span = find(binding.var, value) if lacks and value.span is None else None
+        return None if span is None else [bound(binding.var, at_place(value, span))]
 
-@dataclass(slots=True, kw_only=True)
-class _PlaceWriter(BindingRewriter):
-    find: Finder
-
-    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
-        value = binding.value
-        if type(binding) is relax.VarBinding and type(value) is Call and value.span is None:
-            span = self.find(binding.var, value)
-            if span is not None:
-                return [bound(binding.var, at_place(value, span))]
-        return BindingRewriter.rewrite(self, binding)
+    return map_bindings(module, placed)

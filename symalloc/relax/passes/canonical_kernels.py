@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import tvm
 from tvm import relax, tirx
@@ -27,7 +26,7 @@ from symalloc.relax.ir_types import (
     with_arguments,
     with_parameters,
 )
-from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, without
+from symalloc.relax.rewrite import ModuleDraft, map_bindings, without
 
 _NUMBER = re.compile(r"(?<!atan)(?<=[a-z])_?\d+(?=_|$)")  # no other operator of Relax ends with one
 
@@ -58,14 +57,14 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
         renamed[name] = free, _scalar_order(kernels[name])
     if all(name == free and order == sorted(order) for name, (free, order) in renamed.items()):
         return module
-    draft, rewriter = ModuleDraft(without(module, made)), KernelRenamer()
+    draft, instead = ModuleDraft(without(module, made)), dict[str, tuple[GlobalVar, Sequence[int]]]()
     for name, (free, order) in renamed.items():
         kernel = kernels[name]
         if order != sorted(order):
             params = elements(kernel.params)
             kernel = with_parameters(kernel, [params[i] for i in order], kernel.body)
-        rewriter.instead[name] = draft.add(free, kernel), order
-    return map_functions(draft.finished(), lambda _, function: rewriter.rewritten(function))
+        instead[name] = draft.add(free, kernel), order
+    return call_instead(draft.finished(), instead)
 
 
 def _referenced_elsewhere(
@@ -95,18 +94,18 @@ def _scalar_order(kernel: Node) -> Sequence[int]:
     return [moved.get(i, i) for i in range(len(params))]
 
 
-@dataclass(slots=True, kw_only=True)
-class KernelRenamer(BindingRewriter):
-    """Calls kernels by other names; `instead` has these, and the order of the arguments."""
+def call_instead(
+    module: tvm.IRModule, kernels: Mapping[str, tuple[GlobalVar, Sequence[int]]]
+) -> tvm.IRModule:
+    """`module` with other kernels called in the place of these, with the arguments in another order."""
 
-    instead: dict[str, tuple[GlobalVar, Sequence[int]]] = field(default_factory=dict)
-
-    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
-        """The binding of the same call."""
+    def called(_: str, binding: BindingNode) -> list[relax.Binding] | None:
         value = binding.value
         named = type(value) is Call and type(value.op) is GlobalVar
-        if not named or value.op.name_hint not in self.instead:
-            return BindingRewriter.rewrite(self, binding)
-        kernel, order = self.instead[value.op.name_hint]
+        if not named or value.op.name_hint not in kernels:
+            return None
+        kernel, order = kernels[value.op.name_hint]
         given = elements(value.args)
         return [bound(binding.var, with_arguments(value, [given[i] for i in order], kernel))]
+
+    return map_bindings(module, called)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -11,8 +9,8 @@ from tvm.ir import Call
 
 from symalloc.relax.donation.caller_results import COPIED
 from symalloc.relax.emit.emit_module import allocated
-from symalloc.relax.ir_types import BindingNode, Node, bound, effect, elements, typed_var
-from symalloc.relax.rewrite import BindingRewriter, map_functions
+from symalloc.relax.ir_types import BindingNode, bound, effect, elements, typed_var
+from symalloc.relax.rewrite import map_bindings
 
 
 def with_planned_copies(module: tvm.IRModule) -> tvm.IRModule:
@@ -20,22 +18,16 @@ def with_planned_copies(module: tvm.IRModule) -> tvm.IRModule:
     own makes a tensor that no plan places.
     """
     devices = elements(module.global_infos.get("vdevice", ()))
-    return map_functions(module, lambda _, f: _Mover(devices).rewritten(f)) if devices else module
 
-
-class _Mover(BindingRewriter):
-    def __init__(self, devices: Sequence[Node]) -> None:
-        BindingRewriter.__init__(self)
-        self.devices = devices
-
-    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+    def moved(_: str, binding: BindingNode) -> list[relax.Binding] | None:
         value, type_ = binding.value, binding.var.ty
         moves = type(value) is Call and getattr(value.op, "name", None) == "relax.to_vdevice"
         if not moves or type_.shape is None or not isinstance(type_.shape, relax.ShapeExpr):
-            return BindingRewriter.rewrite(self, binding)
+            return None
         source, target = value.args[0], type_.vdevice
         if target is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
-            return [binding]
+            return None
         var = typed_var("moved", type_)
-        copy = effect(COPIED, [source, var], "copied")
-        return [allocated(var, self.devices), copy, bound(binding.var, var)]
+        return [allocated(var, devices), effect(COPIED, [source, var], "copied"), bound(binding.var, var)]
+
+    return map_bindings(module, moved) if devices else module

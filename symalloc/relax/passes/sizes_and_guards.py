@@ -28,7 +28,14 @@ from symalloc.relax.ir_types import (
     typed_var,
     with_arguments,
 )
-from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, with_body, with_functions
+from symalloc.relax.rewrite import (
+    BindingRewriter,
+    ModuleDraft,
+    map_bindings,
+    map_functions,
+    with_body,
+    with_functions,
+)
 from symalloc.size.expr import symbol
 
 _GIVEN = frozenset({GenericConst, relax.ExternFunc, relax.TupleGetItem, StringImm, tirx.IntImm, GlobalVar})
@@ -233,28 +240,15 @@ def lower_guards(module: tvm.IRModule, target: Target | None) -> tvm.IRModule:
     """
     draft = ModuleDraft(module)
 
-    def lowered(name: str, function: relax.Function) -> relax.Function | None:
-        return _Lowering(function=name, draft=draft, target=target).rewritten(function)
-
-    return with_functions(map_functions(module, lowered), draft.functions)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Lowering(BindingRewriter):
-    """Replaces the guards of one function by calls of kernels, which it adds to the module."""
-
-    function: str
-    draft: ModuleDraft
-    target: Target | None
-
-    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
-        """The same, or the check in place of a guard."""
+    def lowered(function: str, binding: BindingNode) -> list[relax.Binding] | None:
         guard = _guard_in(binding.value)
         if guard is None:
-            return BindingRewriter.rewrite(self, binding)
-        kernel = _kernel(guard, self.target)
-        check = relax.ExternFunc(self.draft.add(f"{self.function}_check", kernel, public=True).name_hint)
-        return [bound(binding.var, typed_call(check, [*guard.symbols, *guard.beside], NOTHING, [NOTHING]))]
+            return None
+        kernel = draft.add(f"{function}_check", _kernel(guard, target), public=True)
+        check, given = relax.ExternFunc(kernel.name_hint), [*guard.symbols, *guard.beside]
+        return [bound(binding.var, typed_call(check, given, NOTHING, [NOTHING]))]
+
+    return with_functions(map_bindings(module, lowered), draft.functions)
 
 
 @dataclass(frozen=True, slots=True)

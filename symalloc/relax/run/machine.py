@@ -24,7 +24,7 @@ from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.ir_types import BindingNode, effect
 from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
-from symalloc.relax.rewrite import BindingRewriter, map_functions
+from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument, forward, with_sequences
 from symalloc.relax.run.memory_cfg import memory_cfg
 from symalloc.relax.tvm_error import error_text, run_error
@@ -205,19 +205,13 @@ _BYTES = (0x3F, 0xC1)  # of element types that NumPy has not: numbers as well
 def filled(lowered: tvm.IRModule, filling: Filling) -> tvm.IRModule:
     """`lowered`, as CallTIRRewrite leaves it, with each new tensor filled with the same number at once."""
     tvm.register_global_func(_FUNCTION, _fill, override=True)
-    return map_functions(lowered, lambda _, function: _Filler(filling=filling).rewritten(function))
 
+    def with_filling(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        if not isinstance(binding.value, Call) or getattr(binding.value.op, "name", None) != _ALLOCATION:
+            return None
+        return [binding, effect(relax.ExternFunc(_FUNCTION), [binding.var, relax.prim_value(filling)])]
 
-@dataclass(slots=True, kw_only=True)
-class _Filler(BindingRewriter):
-    filling: Filling
-
-    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
-        """The binding, and behind an allocation a call that fills it."""
-        found = list(BindingRewriter.rewrite(self, binding))
-        if isinstance(binding.value, Call) and getattr(binding.value.op, "name", None) == _ALLOCATION:
-            found.append(effect(relax.ExternFunc(_FUNCTION), [binding.var, relax.prim_value(self.filling)]))
-        return found
+    return map_bindings(lowered, with_filling)
 
 
 def _fill(tensor: tvm.runtime.Tensor, filling: int) -> None:

@@ -12,11 +12,11 @@ from tvm.ir import Call, GlobalVar
 
 import symalloc
 from symalloc.relax.ir_types import bindings_in, elements, with_parameters
-from symalloc.relax.passes.canonical_kernels import KernelRenamer, canonical_kernels
+from symalloc.relax.passes.canonical_kernels import call_instead, canonical_kernels
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.stages import Lowered, WantedStages
 from symalloc.relax.passes.stages import lower as lower_stages
-from symalloc.relax.rewrite import ModuleDraft, map_functions, without
+from symalloc.relax.rewrite import ModuleDraft, without
 from tests.models.imported import load_imported
 
 _SOURCE = """
@@ -70,8 +70,7 @@ def renumbered(module: tvm.IRModule, kept: str, chance: Random) -> tvm.IRModule:
         )
         instead[name] = other, order
 
-    renamer = KernelRenamer(instead=instead)
-    return map_functions(draft.finished(), lambda _, function: renamer.rewritten(function))
+    return call_instead(draft.finished(), instead)
 
 
 def kernels_called(module: tvm.IRModule) -> list[str]:
