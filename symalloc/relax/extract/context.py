@@ -225,7 +225,7 @@ class Context:
         self.integers = KnownIntegers(module.kernels, module.host)
         self._vars: dict[int, ir.Var] = {}
         self.names: dict[ir.Var, list[str]] = {}
-        self._nulls: set[int] = set()
+        self.nulls: set[int] = set()  # the variables that are bound to R.null_value()
         self._unbound: dict[int, ir.Var] = {}
         self._of_tensors: set[ir.Var] = set()
         self._early: set[ir.Var] = set()
@@ -300,15 +300,9 @@ class Context:
         if isinstance(made.type, ShapeType):
             self.types.know_shape(var, made.type.values)
 
-    def note_null(self, var: VarNode) -> None:
-        """`var` is bound to R.null_value(): it stands for an argument left out."""
-        self._nulls.add(var.__chandle__())
-
     def is_absent(self, node: Node) -> bool:
         """Return whether an optional argument was left out: an empty tuple, or a null value."""
-        if type(node) is tvm.ir.Tuple:
-            return len(node.fields) == 0
-        return type(node) in VARIABLES and node.__chandle__() in self._nulls
+        return len(node.fields) == 0 if type(node) is tvm.ir.Tuple else node.__chandle__() in self.nulls
 
     def note_shape(self, made: ir.Instruction) -> None:
         """Take note of the shapes of tensors, under whatever name: none of their numbers is negative."""

@@ -281,7 +281,7 @@ class FunctionExtractor(Context):
         if made.var is not declared:
             self.retype(var, made.var)
         if type(made) is ir.CallOperator and made.name == "relax.null_value":
-            self.note_null(var)
+            self.nulls.add(var.__chandle__())
 
     def _span_of(self, name: str, value: Node) -> Span | None:
         return self.source_map.span_of("" if type(value) is relax.If else name, span_given(value))

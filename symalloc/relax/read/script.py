@@ -257,21 +257,16 @@ def parse_module(
         return found[:_MAX_REFUSALS]
     source, names = _ModuleSource(script, module), _names(script)
     try:
-        with sandbox() if trusted is None else nullcontext(trusted) as outside:
-            mod = _run_parser(source, {**names, **outside})
+        with sandbox() if trusted is None else nullcontext(trusted) as outside, IRBuilder() as builder:
+            parser = Parser(source, {})
+            try:
+                parser.parse(extra_vars={**names, **outside})
+            except ParserError as error:
+                parser.report_error(error.node, error.args[0])
+            mod = builder.get()
     except Exception as error:  # TVM's parser raises whatever the script made it raise
         return (_parse_problem(script, module, error),)
     return mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({module.node.name: mod})
-
-
-def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:
-    parser = Parser(source, {})
-    with IRBuilder() as builder:
-        try:
-            parser.parse(extra_vars=dict(names))
-        except ParserError as error:
-            parser.report_error(error.node, error.args[0])
-        return builder.get()
 
 
 class _ModuleSource(TVMSource):  # type: ignore[misc]
