@@ -37,7 +37,7 @@ from symalloc.relax.extract.shape_heap import (
     MATCH_SLOT,
     MATCH_STORE,
     UNKNOWN_SLOT,
-    UnwrittenSlotError,
+    WrongSlotError,
     computes_slots,
     extents_of_cast,
     slot_fault,
@@ -428,13 +428,13 @@ def _match_shape(site: CallSite) -> ir.Instruction:
     kind, cast = type_of(source), extents_of_cast(heaps.next_cast(value, site.arguments[-1]))
     told = [*zip_longest(cast, extents_of(kind))]
     pairs = _pairs(site.context, site.arguments[3:-1], site.constant(2, "a number of extents"))
-    extents, defines, unwritten = list[Expr](), frozenset[str](), list[UnwrittenSlotError]()
+    extents, defines, wrong = list[Expr](), frozenset[str](), list[WrongSlotError]()
     for axis, (code, number) in enumerate(pairs):
         found = constant(number) if code == MATCH_NUMBER else None
         try:
             found = heaps.load(heap, number) if code == MATCH_SLOT else found
-        except UnwrittenSlotError as reason:
-            unwritten.append(reason)
+        except WrongSlotError as reason:
+            wrong.append(reason)
         if found is None:
             named, given = told[axis] if axis < len(told) else (None, None)
             found, new = _matched(site.context, source, named, given, f"{name}_{axis}")
@@ -442,8 +442,8 @@ def _match_shape(site: CallSite) -> ir.Instruction:
         if code == MATCH_STORE:
             heaps.store(heap, number, found)
         extents.append(found)
-    if unwritten:
-        raise unwritten[-1]
+    if wrong:
+        raise wrong[-1]
     target: Type = ShapeType(values=tuple(extents), ndim=len(extents))
     if isinstance(kind, TensorType):
         target = TensorType(shape=tuple(extents), dtype=None, ndim=len(extents))

@@ -77,10 +77,10 @@ class Types:
         return self._known[handle][1]
 
     def shape(self, shape: Node) -> tuple[Expr, ...]:
-        """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
+        """The extents of a shape, its type, or a variable whose type tells them; raises NotASizeError."""
         handle = shape.__chandle__()
         if handle not in self._shapes:
-            values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
+            values = shape.values if type(shape) in _SHAPES else getattr(shape.ty, "values", None)
             self._shapes[handle] = shape, None if values is None else self.extents(values)
         known = self._shapes[handle][1]
         if known is None:
@@ -158,12 +158,7 @@ class Types:
         return self._tensors[key][1]
 
     def _shape_type(self, type_: TypeNode) -> ShapeType:
-        values, ndim = type_.values, type_.ndim
-        try:
-            extents = None if values is None else self.extents(values)
-        except NotASizeError:
-            extents = None
-        return ShapeType(values=extents, ndim=ndim if ndim >= 0 else None)
+        return ShapeType(values=self.shape_or_none(type_), ndim=type_.ndim if type_.ndim >= 0 else None)
 
     def _tuple(self, type_: TypeNode) -> TupleType:
         return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))

@@ -46,13 +46,6 @@ def slot_fault(reason: Exception, builtin: str) -> SlotFault | None:
     return replace(reason.fault, builtin=builtin) if isinstance(reason, WrongSlotError) else None
 
 
-class UnwrittenSlotError(WrongSlotError):
-    """A slot of a shape heap is read that nothing has written."""
-
-    def __init__(self, slot: int) -> None:
-        super().__init__("a slot of the shape heap that nothing has written", SlotFault(slot=slot))
-
-
 def returned(
     function: Node, arguments: Sequence[Expr], nonnegative: Callable[[str], bool]
 ) -> tuple[TirToExpr, PrimNode]:
@@ -164,7 +157,7 @@ class ShapeHeaps:
         slots = self._with(heap, slot)
         found = None if slots is None else slots[slot]
         if found is not None and UNWRITTEN.symbols <= found.symbols:
-            raise UnwrittenSlotError(slot)
+            raise WrongSlotError("a slot of the shape heap that nothing has written", SlotFault(slot=slot))
         return found
 
     def store(self, heap: ir.Operand, slot: int, value: Expr | None) -> None:

@@ -165,10 +165,8 @@ def how_it_ended(status: int) -> str:
     """`crashed (SIGSEGV)`, or `ended with status 3`."""
     if status >= 0:
         return f"ended with status {status}"
-    try:
-        return f"crashed ({signal.Signals(-status).name})"
-    except ValueError:
-        return f"crashed (signal {-status})"
+    names = {one.value: one.name for one in signal.Signals}
+    return f"crashed ({names.get(-status, f'signal {-status}')})"
 
 
 def last_lines(said: Iterable[str]) -> list[str]:
