@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -186,35 +186,11 @@ def script_added(plan: Plan, files: dict[str, str]) -> bool:
 
 
 @_forgery
-def offset_everywhere_but_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
-    for arena, buffer in _buffers(plan):
-        buffer["offset"] = arena["size"] if buffer["offset"] == "0" else "0"
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def smaller_buffer(plan: Plan, files: dict[str, str]) -> bool:
-    for _, buffer in _buffers(plan):
-        buffer["bytes"] = buffer["size"] = "0"
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
 def dead_too_early(plan: Plan, files: dict[str, str]) -> bool:
     for _, one, other in _met(plan):
         first, second = sorted((one, other), key=lambda buffer: buffer["live"])
         first["live"] = [[first["live"][0][0], max(second["live"][0][0], first["live"][0][0] + 1)]]
         second["live"] = [[max(second["live"][0][0], first["live"][0][1]), second["live"][-1][1] + 1]]
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def never_live(plan: Plan, files: dict[str, str]) -> bool:
-    for _, one, _other in _met(plan):
-        one["live"] = [[0, 0]]
         return _rewritten(plan, files)
     return False
 
@@ -227,230 +203,143 @@ def guard_dropped(plan: Plan, files: dict[str, str]) -> bool:
     return _rewritten(plan, files)
 
 
-@_forgery
-def guard_tightened(plan: Plan, files: dict[str, str]) -> bool:
-    for guard in plan["guards"]:
-        name = next(iter(plan["symbols"]))
-        guard["check"] = guard["condition"] = f"(and {guard['condition']} (<= (+ |{name}| (- 1)) 0))"
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def guard_after_the_fact(plan: Plan, files: dict[str, str]) -> bool:
-    for guard in plan["guards"]:
-        guard["condition"] = "(<= 1 0)"
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def symbol_limited(plan: Plan, files: dict[str, str]) -> bool:
-    for name in plan["symbols"]:
-        plan["symbols"][name] = [0, 1]
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def not_aligned(plan: Plan, files: dict[str, str]) -> bool:
-    for _, buffer in _buffers(plan):
-        buffer["alignment"] = 1
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def smaller_arena(plan: Plan, files: dict[str, str]) -> bool:
-    for arena, _ in _buffers(plan):
-        arena["size"] = "64" if arena["size"] != "64" else "0"
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def arena_of_its_own(plan: Plan, files: dict[str, str]) -> bool:
-    for arena, one, _ in _met(plan):
-        arena["buffers"].remove(one)
-        plan["arenas"].append({**arena, "buffers": [one]})
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def buffer_left_out(plan: Plan, files: dict[str, str]) -> bool:
-    for arena, buffer in _buffers(plan):
-        arena["buffers"].remove(buffer)
-        return _rewritten(plan, files)
-    return False
-
-
-@_forgery
-def overlap_that_nothing_asks_about(plan: Plan, files: dict[str, str]) -> bool:
-    for _, one, other in _met(plan):
-        one["offset"], one["live"] = other["offset"], [[10_000, 10_001]]
-        return _rewritten(plan, files)
-    return False
-
-
-# -- the function --------------------------------------------------------------------------------------------
-
-
-def _edited(plan: Plan, files: dict[str, str], change: Callable[[str], str]) -> bool:
-    before = files[plan["text"]]
-    files[plan["text"]] = change(before)
-    return files[plan["text"]] != before
-
-
-@_forgery
-def guard_not_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
-    return _edited(
-        plan, files, lambda text: re.sub(r'.*call_packed\("(relax\.run\.assert_op|\w+_check)".*\n', "", text)
-    )
-
-
-@_forgery
-def offset_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
-    placed, moved = r"alloc_tensor\((arena\w*), ", r"alloc_tensor(\1, 64 + "
-    return _edited(plan, files, lambda text: re.sub(placed, moved, text, count=1))
-
-
-@_forgery
-def storage_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
-    reserved = "arena: R.Any = R.memory.alloc_storage(R.shape(["
-    return _edited(plan, files, lambda text: text.replace(reserved, f"{reserved}64 + ", 1))
-
-
-# -- texts that a script would read as more than they are ----------------------------------------------------
-
-
-def _more_than_a_term(change: Callable[[Plan, Plan], None]) -> Forgery:
-    """A forgery of a plan and its first buffer, with all scripts made anew."""
+def _first(found: Callable[[Plan], Iterable[Any]], change: Callable[..., None]) -> Forgery:
+    """A forgery of the first thing of its kind that a plan has, with all claims and scripts made anew."""
 
     def forge(plan: Plan, files: dict[str, str]) -> bool:
-        for _, buffer in _buffers(plan):
-            change(plan, buffer)
+        for one in found(plan):
+            change(plan, *one)
             return _rewritten(plan, files)
         return False
 
     return forge
 
 
+def _symbols(plan: Plan) -> Iterator[tuple[str]]:
+    return ((name,) for name in plan["symbols"])
+
+
+def _guards(plan: Plan) -> Iterator[tuple[Plan]]:
+    return ((guard,) for guard in plan["guards"])
+
+
+def _moved(_: Plan, arena: Plan, buffer: Plan) -> None:
+    buffer["offset"] = arena["size"] if buffer["offset"] == "0" else "0"
+
+
+def _apart(plan: Plan, arena: Plan, one: Plan, _: Plan) -> None:
+    arena["buffers"].remove(one)
+    plan["arenas"].append({**arena, "buffers": [one]})
+
+
+def _tightened(plan: Plan, guard: Plan) -> None:
+    name = next(iter(plan["symbols"]))
+    guard["check"] = guard["condition"] = f"(and {guard['condition']} (<= (+ |{name}| (- 1)) 0))"
+
+
+def _buffer(**changes: Any) -> Forgery:
+    """A forgery of the first buffer."""
+    return _first(_buffers, lambda _plan, _arena, buffer: buffer.update(changes))
+
+
+FORGERIES |= {
+    "offset_everywhere_but_in_the_function": _first(_buffers, _moved),
+    "smaller_buffer": _buffer(bytes="0", size="0"),
+    "not_aligned": _buffer(alignment=1),
+    "buffer_left_out": _first(_buffers, lambda _, arena, buffer: arena["buffers"].remove(buffer)),
+    "smaller_arena": _first(
+        _buffers, lambda _, arena, buffer: arena.update(size="64" if arena["size"] != "64" else "0")
+    ),
+    "never_live": _first(_met, lambda _, arena, one, other: one.update(live=[[0, 0]])),
+    "arena_of_its_own": _first(_met, _apart),
+    "overlap_that_nothing_asks_about": _first(
+        _met, lambda _, arena, one, other: one.update(offset=other["offset"], live=[[10_000, 10_001]])
+    ),
+    "guard_tightened": _first(_guards, _tightened),
+    "guard_after_the_fact": _first(_guards, lambda _, guard: guard.update(condition="(<= 1 0)")),
+    "symbol_limited": _first(_symbols, lambda plan, name: plan["symbols"].update({name: [0, 1]})),
+}
+
+
+# -- texts that a script would read as more than they are ----------------------------------------------------
+
 _ABSURD = "0) (assert false) (define-fun %more () Int 0"
 
 
-def _absurd_symbol(plan: Plan, _buffer: Plan) -> None:
+def _absurd_symbol(plan: Plan, *_: Plan) -> None:
     plan["symbols"]["q| Int) (assert false) (declare-const |r"] = [-(2**63), 2**63 - 1]
 
 
-def _absurd_guard(plan: Plan, _buffer: Plan) -> None:
+def _absurd_guard(plan: Plan, *_: Plan) -> None:
     condition = "true) (push 1) (assert false) (check-sat) (assert true"
     plan["guards"].append({"condition": condition, "check": "true", "declared": True, "behind": None})
 
 
+FORGERIES |= {f"absurd_{key}": _buffer(**{key: _ABSURD}) for key in ("size", "bytes", "alignment")}
 FORGERIES |= {
-    f"absurd_{key}": _more_than_a_term(lambda _, buffer, key=key: buffer.update({key: _ABSURD}))
-    for key in ("size", "bytes", "alignment")
-}
-FORGERIES |= {
-    "absurd_symbol": _more_than_a_term(_absurd_symbol),
-    "absurd_guard": _more_than_a_term(_absurd_guard),
-    "rest_of_a_line": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 1 ;)")),
-    "rest_of_a_line_at_an_offset": _more_than_a_term(lambda _, buffer: buffer.update(offset="(* 0 1 ;)")),
-    "named_in_scripts": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 %arena)")),
-    "symbol_of_nobody": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 |nobody|)")),
-    "alignment_of_0": _more_than_a_term(lambda _, buffer: buffer.update(alignment=0)),
-    "no_term": _more_than_a_term(lambda _, buffer: buffer.update(bytes="")),
+    "absurd_symbol": _first(_buffers, _absurd_symbol),
+    "absurd_guard": _first(_buffers, _absurd_guard),
+    "rest_of_a_line": _buffer(size="(* 0 1 ;)"),
+    "rest_of_a_line_at_an_offset": _buffer(offset="(* 0 1 ;)"),
+    "named_in_scripts": _buffer(size="(* 0 %arena)"),
+    "symbol_of_nobody": _buffer(size="(* 0 |nobody|)"),
+    "alignment_of_0": _buffer(alignment=0),
+    "no_term": _buffer(bytes=""),
 }
 
 
-@_forgery
-def claim_twice(plan: Plan, _files: dict[str, str]) -> bool:
-    plan["claims"].append(plan["claims"][0])
-    return True
+# -- the index, at odds with its own claims ------------------------------------------------------------------
 
 
-@_forgery
-def answer_made_up(plan: Plan, _files: dict[str, str]) -> bool:
-    plan["claims"][0]["expected"] = "sat"
-    return True
+def _with(change: Callable[[Plan], object]) -> Forgery:
+    """A forgery of the index alone."""
+    return lambda plan, _: change(plan) is not False
 
 
-@_forgery
-def function_of_nobody(plan: Plan, _files: dict[str, str]) -> bool:
-    plan["function"] = "nobody"
-    return True
+FORGERIES |= {
+    "claim_twice": _with(lambda plan: plan["claims"].append(plan["claims"][0])),
+    "answer_made_up": _with(lambda plan: plan["claims"][0].update(expected="sat")),
+    "function_of_nobody": _with(lambda plan: plan.update(function="nobody")),
+}
 
 
-# -- functions that do more than their text seems to say -----------------------------------------------------
-
-_TENSOR = re.compile(
-    r"^( *)(\w+): (R\.Tensor\(.*\)) = R\.memory\.alloc_tensor\((arena\w*), (.*), (R\.shape.*)$", re.M
-)
+# -- the function, and functions that do more than their text seems to say -----------------------------------
 
 
-def _tensors_edited(plan: Plan, files: dict[str, str], line: str) -> bool:
-    """Write `line` in place of the first that makes a tensor; its parts are those of `_TENSOR`."""
-    return _edited(plan, files, lambda text: _TENSOR.sub(line, text, count=1))
+def _edited(pattern: str, replacement: str, count: int = 0) -> Forgery:
+    """A forgery of the function's text."""
+
+    def forge(plan: Plan, files: dict[str, str]) -> bool:
+        before = files[plan["text"]]
+        files[plan["text"]] = re.sub(pattern, replacement, before, count=count, flags=re.M)
+        return files[plan["text"]] != before
+
+    return forge
 
 
-@_forgery
-def one_more_tensor(plan: Plan, files: dict[str, str]) -> bool:
-    return _tensors_edited(
-        plan, files, r"\g<0>\n\1other = \4\n\1more: \3 = R.memory.alloc_tensor(other, \5, \6"
-    )
-
-
-@_forgery
-def one_more_on_the_same_line(plan: Plan, files: dict[str, str]) -> bool:
-    return _tensors_edited(plan, files, r"\g<0>; more = R.memory.alloc_tensor(\4, \5, \6")
-
-
-@_forgery
-def storage_given_away(plan: Plan, files: dict[str, str]) -> bool:
-    return _tensors_edited(plan, files, r"\g<0>\n\1fill(\4)")
+_TENSOR = r"^( *)(\w+): (R\.Tensor\(.*\)) = R\.memory\.alloc_tensor\((arena\w*), (.*), (R\.shape.*)$"
+_RESERVED = r"(arena: R\.Any = R\.memory\.alloc_storage\(R\.shape\(\[)"
+_CHECKS = r'( *R\.call_packed\("(?:relax\.run\.assert_op|\w+_check)".*\n)'
+FORGERIES |= {
+    "guard_not_in_the_function": _edited(r'.*call_packed\("(relax\.run\.assert_op|\w+_check)".*\n', ""),
+    "offset_in_the_function": _edited(r"alloc_tensor\((arena\w*), ", r"alloc_tensor(\1, 64 + ", 1),
+    "storage_in_the_function": _edited(_RESERVED, r"\g<1>64 + ", 1),
+    "one_more_tensor": _edited(
+        _TENSOR, r"\g<0>\n\1other = \4\n\1more: \3 = R.memory.alloc_tensor(other, \5, \6", 1
+    ),
+    "one_more_on_the_same_line": _edited(_TENSOR, r"\g<0>; more = R.memory.alloc_tensor(\4, \5, \6", 1),
+    "storage_given_away": _edited(_TENSOR, r"\g<0>\n\1fill(\4)", 1),
+    "lanes": _edited(r'(alloc_tensor\(arena.*R\.dtype\("\w+)"', r'\1x4"', 1),
+    "storage_of_no_bytes": _edited(r"(arena.*alloc_storage\(R\.shape\(\[.*?)\]", r"\1, 0]", 1),
+    "check_of_other_symbols": _edited(r'(call_packed\("\w+_check", )\w+', r"\g<1>0"),
+    "check_that_returns_first": _edited(r"^( +)assert ", r"\1T.ret(0)\n\1assert "),
+    "check_behind_the_storage": _edited(_CHECKS + r"((?:.*\n)*)( +return .*)", r"\2\1\3"),
+}
 
 
 @_forgery
 def result_that_is_its_argument(plan: Plan, files: dict[str, str]) -> bool:
     """A function that is called may return what it is given: what lives in it lives on to the end."""
-    if not any(_met(plan)):
-        return False
-    behind = r"\g<0>\n\1kept: \3 = same(\2)"
-    return _tensors_edited(plan, files, behind) and _edited(
-        plan, files, lambda text: re.sub(r"(?m)^( +)return ", r"\1fill(kept)\n\1return ", text)
-    )
-
-
-@_forgery
-def lanes(plan: Plan, files: dict[str, str]) -> bool:
-    return _edited(
-        plan,
-        files,
-        lambda text: re.sub(r'(alloc_tensor\(arena.*R\.dtype\("\w+)"', r'\1x4"', text, count=1),
-    )
-
-
-@_forgery
-def storage_of_no_bytes(plan: Plan, files: dict[str, str]) -> bool:
-    return _edited(
-        plan,
-        files,
-        lambda text: re.sub(r"(arena.*alloc_storage\(R\.shape\(\[.*?)\]", r"\1, 0]", text, count=1),
-    )
-
-
-@_forgery
-def check_of_other_symbols(plan: Plan, files: dict[str, str]) -> bool:
-    return _edited(plan, files, lambda text: re.sub(r'(call_packed\("\w+_check", )\w+', r"\g<1>0", text))
-
-
-@_forgery
-def check_that_returns_first(plan: Plan, files: dict[str, str]) -> bool:
-    return _edited(plan, files, lambda text: re.sub(r"(?m)^( +)assert ", r"\1T.ret(0)\n\1assert ", text))
-
-
-@_forgery
-def check_behind_the_storage(plan: Plan, files: dict[str, str]) -> bool:
-    checks = r'( *R\.call_packed\("(?:relax\.run\.assert_op|\w+_check)".*\n)'
-    return _edited(plan, files, lambda text: re.sub(checks + r"((?:.*\n)*)( +return .*)", r"\2\1\3", text))
+    behind = _edited(_TENSOR, r"\g<0>\n\1kept: \3 = same(\2)", 1)
+    filled = _edited(r"^( +)return ", r"\1fill(kept)\n\1return ")
+    return any(_met(plan)) and behind(plan, files) and filled(plan, files)

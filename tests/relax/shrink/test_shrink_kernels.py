@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.script import from_source
@@ -25,127 +28,94 @@ class Attention:
             R.output(result)
         return result
 """
-KERNELS = """
-@I.ir_module
-class Kernels:
-    @T.prim_func(private=True, s_tir=True)
-    def parallel(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
-        C = T.sblock_alloc_buffer((8, 8), "float32")
+
+
+def _stage(
+    name: str, store: str, loops: str = "i in range(8)", axes: str = "vi = T.axis.spatial(8, i)"
+) -> str:
+    return f"""
+        for {loops}:
+            with T.sblock("{name}"):
+                {axes}
+                {store}"""
+
+
+_GRID = "i, j in T.grid(8, 8)", 'vi, vj = T.axis.remap("SS", [i, j])'
+_TWICE = ("k, i in T.grid(2, 8)",)
+_PARALLEL = """
         for i in T.parallel(8):
             for j in range(8):
                 with T.sblock("C"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    C[vi, vj] = A[vi, vj] + T.float32(1)
-        for i, j in T.grid(8, 8):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = C[vi, vj] * T.float32(2)
+                    C[vi, vj] = A[vi, vj] + T.float32(1)"""
+_SQUARED = _stage("C", "C[vi] = A[vi] * A[vi]")
 
-    @T.prim_func(private=True, s_tir=True)
-    def by_data(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
-        C = T.sblock_alloc_buffer((8,), "int64")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[A[vi]] = vi
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = C[vi]
+# by name: the stages; how many of them are seen, and how many buffers are left
+KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
+    "parallel": ((_PARALLEL, _stage("B", "B[vi, vj] = C[vi, vj] * T.float32(2)", *_GRID)), None, 1),
+    "by_data": ((_stage("C", "C[A[vi]] = vi"), _stage("B", "B[vi] = C[vi]")), None, 1),
+    "read_in_reverse": (
+        (
+            _stage("C", "C[vi] = T.exp(A[vi])"),
+            _stage("D", "D[vi] = C[7 - vi] + C[vi]"),
+            _stage("B", "B[vi] = D[vi] + C[7 - vi]"),
+        ),
+        2,
+        1,
+    ),
+    "product_in_sum": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]")), 2, 0),
+    "rounded": (
+        (_stage("C", 'C[vi] = T.Cast("bfloat16", A[vi])'), _stage("B", 'B[vi] = T.Cast("float32", C[vi])')),
+        2,
+        1,
+    ),
+    "times_one": ((_SQUARED, _stage("B", "B[vi] = C[vi] * T.float32(1) + A[vi]")), 2, 0),
+    "in_condition": (
+        (
+            _SQUARED,
+            _stage("B", "B[vi] = T.Select(C[vi] + A[vi] > T.float32(0), T.float32(1), T.float32(2))"),
+        ),
+        2,
+        0,
+    ),
+    "twice": (
+        (_stage("C", "C[vi] = T.exp(A[vi])", *_TWICE), _stage("B", "B[vi] = C[vi] + T.float32(1)", *_TWICE)),
+        2,
+        1,
+    ),
+    "no_init": (
+        (
+            _stage("C", "C[vi] = T.float32(0)"),
+            _stage(
+                "D",
+                "C[vi] = C[vi] + A[vi, vk]",
+                "i, k in T.grid(8, 4)",
+                'vi, vk = T.axis.remap("SR", [i, k])',
+            ),
+            _stage("B", "B[vi] = C[vi] * T.float32(2)"),
+        ),
+        3,
+        1,
+    ),
+}
+SHAPES = {"parallel": ("8, 8", "8, 8", "8, 8"), "no_init": ("8, 4", "8,", "8,")}
+"""Extents of A, B and C, where they are not 8."""
+KINDS = {"by_data": ("int64", "int64"), "rounded": ("float32", "bfloat16")}
+"""Types of A and B, and of C and D, where they are not float32."""
 
-    @T.prim_func(private=True, s_tir=True)
-    def read_in_reverse(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        D = T.sblock_alloc_buffer((8,), "float32")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = T.exp(A[vi])
-        for i in range(8):
-            with T.sblock("D"):
-                vi = T.axis.spatial(8, i)
-                D[vi] = C[7 - vi] + C[vi]
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = D[vi] + C[7 - vi]
 
+def kernel_of(name: str) -> tvm.IRModule:
+    """A module of a kernel from A to B, with buffers C and D of its own."""
+    stages = KERNELS[name][0]
+    (a, b, c), (kind, own) = SHAPES.get(name, ("8,",) * 3), KINDS.get(name, ("float32",) * 2)
+    more = f'\n        D = T.sblock_alloc_buffer((8,), "{own}")' if "D[" in "".join(stages) else ""
+    return from_source(f"""
+@I.ir_module
+class Kernels:
     @T.prim_func(private=True, s_tir=True)
-    def product_in_sum(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = A[vi] * A[vi]
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = C[vi] + A[vi]
-
-    @T.prim_func(private=True, s_tir=True)
-    def rounded(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "bfloat16")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = T.Cast("bfloat16", A[vi])
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = T.Cast("float32", C[vi])
-
-    @T.prim_func(private=True, s_tir=True)
-    def times_one(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = A[vi] * A[vi]
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = C[vi] * T.float32(1) + A[vi]
-
-    @T.prim_func(private=True, s_tir=True)
-    def in_condition(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = A[vi] * A[vi]
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = T.Select(C[vi] + A[vi] > T.float32(0), T.float32(1), T.float32(2))
-
-    @T.prim_func(private=True, s_tir=True)
-    def twice(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        for k, i in T.grid(2, 8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = T.exp(A[vi])
-        for k, i in T.grid(2, 8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = C[vi] + T.float32(1)
-
-    @T.prim_func(private=True, s_tir=True)
-    def no_init(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
-        C = T.sblock_alloc_buffer((8,), "float32")
-        for i in range(8):
-            with T.sblock("C"):
-                vi = T.axis.spatial(8, i)
-                C[vi] = T.float32(0)
-        for i, k in T.grid(8, 4):
-            with T.sblock("D"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                C[vi] = C[vi] + A[vi, vk]
-        for i in range(8):
-            with T.sblock("B"):
-                vi = T.axis.spatial(8, i)
-                B[vi] = C[vi] * T.float32(2)
-"""
+    def {name}(A: T.Buffer(({a}), "{kind}"), B: T.Buffer(({b}), "{kind}")):
+        C = T.sblock_alloc_buffer(({c}), "{own}"){more}{"".join(stages)}
+""")
 
 
 @pytest.mark.parametrize("level", ["safe", "full"])
@@ -166,23 +136,10 @@ def test_what_is_saved_is_what_kernels_take_less(level: str) -> None:
     assert [d for d in found if d.severity != "note"] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "stages", "left"),
-    [
-        ("parallel", None, 1),
-        ("by_data", None, 1),
-        ("read_in_reverse", 2, 1),
-        ("product_in_sum", 2, 0),
-        ("rounded", 2, 1),
-        ("times_one", 2, 0),
-        ("in_condition", 2, 0),
-        ("twice", 2, 1),
-        ("no_init", 3, 1),
-    ],
-)
-def test_what_stays(name: str, stages: int | None, left: int) -> None:
-    kernels = from_source(KERNELS)
-    kernel = shrunk(kernels, "full")[0][name]
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_stays(name: str) -> None:
+    _, stages, left = KERNELS[name]
+    kernel = shrunk(kernel_of(name), "full")[0][name]
     found = stages_of(kernel)
     assert (None if found is None else len(found)) == stages
     assert len(kernel.body.block.alloc_buffers) == left
