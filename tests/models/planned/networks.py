@@ -9,7 +9,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
 from tests.models.planned.case import bind, case
-from tests.models.zoo import encoder, llama, small
+from tests.models.zoo import encoder, llama, small, vision
 from tests.modules import exported
 
 _LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
@@ -99,51 +99,22 @@ class _UNet(nn.Module):
         return self.leave(x)
 
 
-class _Inception(nn.Module):
-    """Four branches over one input, concatenated."""
-
-    def __init__(self, channels: int) -> None:
-        self.one = nn.Conv2D(channels, 8, 1)
-        self.three = nn.ModuleList([nn.Conv2D(channels, 12, 1), nn.Conv2D(12, 16, 3, padding=1)])
-        self.five = nn.ModuleList([nn.Conv2D(channels, 4, 1), nn.Conv2D(4, 8, 5, padding=2)])
-        self.last = nn.Conv2D(channels, 8, 1)
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        three, five = x, x
-        for layer in self.three:
-            three = op.relu(layer(three))
-        for layer in self.five:
-            five = op.relu(layer(five))
-        return op.relu(op.concat([self.one(x), three, five, self.last(x)], dim=1))
-
-
-class _Dense(nn.Module):
-    """Each layer reads everything that came before it."""
-
-    def __init__(self, channels: int, layers: int = 4, growth: int = 8) -> None:
-        inputs = range(channels, channels + layers * growth, growth)
-        self.layers = nn.ModuleList([nn.Conv2D(c, growth, 3, padding=1) for c in inputs])
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        seen = [x]
-        for layer in self.layers:
-            seen.append(op.relu(layer(op.concat(seen, dim=1) if len(seen) > 1 else x)))
-        return op.concat(seen, dim=1)
-
-
 class _Branchy(nn.Module):
     """Inception blocks, then a dense one: many tensors of different size alive together."""
 
     def __init__(self, blocks: int = 2, layers: int = 4) -> None:
         self.stem = nn.Conv2D(3, 16, 3, padding=1)
-        self.inception = nn.ModuleList([_Inception(40 if block else 16) for block in range(blocks)])
-        self.dense = _Dense(40, layers)
+        widths = (8, 12, 16, 4, 8, 8)
+        self.inception = nn.ModuleList(
+            [vision.Inception(40 if block else 16, widths) for block in range(blocks)]
+        )
+        self.dense = vision.Dense(40, layers)
         self.head = nn.Linear(40 + 8 * layers, 64)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         x = op.relu(self.stem(x))
         for block in self.inception:
-            x = block(x)
+            x = op.relu(block(x))
         return self.head(op.sum(self.dense(x), axis=[2, 3]))
 
 

@@ -48,14 +48,15 @@ class _UNet(nn.Module):
         return self.leave(op.concat([raised, skip], dim=1))
 
 
-class _Inception(nn.Module):
-    """Four branches over one input, concatenated."""
+class Inception(nn.Module):
+    """Four branches over one input, concatenated; `widths` are those of their convolutions, in order."""
 
-    def __init__(self, channels: int = 8) -> None:
-        self.one = nn.Conv2D(channels, 4, 1)
-        self.three = nn.ModuleList([nn.Conv2D(channels, 4, 1), nn.Conv2D(4, 6, 3, padding=1)])
-        self.five = nn.ModuleList([nn.Conv2D(channels, 2, 1), nn.Conv2D(2, 4, 5, padding=2)])
-        self.last = nn.Conv2D(channels, 2, 1)
+    def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
+        one, narrow, three, thin, five, last = widths
+        self.one = nn.Conv2D(channels, one, 1)
+        self.three = nn.ModuleList([nn.Conv2D(channels, narrow, 1), nn.Conv2D(narrow, three, 3, padding=1)])
+        self.five = nn.ModuleList([nn.Conv2D(channels, thin, 1), nn.Conv2D(thin, five, 5, padding=2)])
+        self.last = nn.Conv2D(channels, last, 1)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         three, five = x, x
@@ -66,13 +67,12 @@ class _Inception(nn.Module):
         return op.concat([self.one(x), three, five, self.last(x)], dim=1)
 
 
-class _Dense(nn.Module):
+class Dense(nn.Module):
     """Each layer reads everything that came before it."""
 
-    def __init__(self, layers: int = 4, growth: int = 4, channels: int = 4) -> None:
-        self.layers = nn.ModuleList(
-            [nn.Conv2D(channels + i * growth, growth, 3, padding=1) for i in range(layers)]
-        )
+    def __init__(self, channels: int, layers: int = 4, growth: int = 8) -> None:
+        inputs = range(channels, channels + layers * growth, growth)
+        self.layers = nn.ModuleList([nn.Conv2D(c, growth, 3, padding=1) for c in inputs])
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         seen = [x]
@@ -97,8 +97,8 @@ networks(
     resnet_dynamic_batch=lambda: exported(_ResNet(), x=["b", 3, 16, 16]),
     resnet_static=lambda: exported(_ResNet(), x=[1, 3, 16, 16]),
     unet=lambda: exported(_UNet(), x=["b", 3, 16, 16]),
-    inception=lambda: exported(_Inception(), x=["b", 8, 10, 10]),
-    densenet=lambda: exported(_Dense(), x=["b", 4, 8, 8]),
+    inception=lambda: exported(Inception(8, (4, 4, 6, 2, 4, 2)), x=["b", 8, 10, 10]),
+    densenet=lambda: exported(Dense(4, growth=4), x=["b", 4, 8, 8]),
     separable=lambda: exported(_Separable(), x=["b", 8, 8, 8]),
 )
 
