@@ -42,33 +42,6 @@ class Mixed:
 
 
 @I.ir_module
-class Scalars:
-    """Scratch sized by a scalar argument and an extent."""
-
-    @T.prim_func(private=True, s_tir=True)
-    def reverse(a: T.handle, m: T.int64, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n,), "float32")
-        S = T.sblock_alloc_buffer((m, n), "float32")
-        for i, j in T.grid(m, n):
-            with T.sblock("fill"):
-                u, v = T.axis.remap("SS", [i, j])
-                S[u, v] = A[v]
-        for j in range(n):
-            with T.sblock("turn"):
-                v = T.axis.spatial(n, j)
-                B[v] = S[m - 1, n - 1 - v]
-
-    @R.function
-    def main(x: R.Tensor(("k",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor(("k",), "float32"):
-        k, m = T.int64(), T.int64()
-        cls = Scalars
-        a = R.call_tir(cls.reverse, (x, R.prim_value(m + 1)), R.Tensor((k,), "float32"))
-        return a
-
-
-@I.ir_module
 class Odd:
     """Scratch inside loops: of one size in a parallel one, of a changing size in a serial one."""
 
