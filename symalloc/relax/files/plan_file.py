@@ -60,6 +60,7 @@ from symalloc.relax.donation.savings import with_alias
 from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.kernel_body import parameter_symbols
+from symalloc.relax.extract.shape_heap import ALLOCATES
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.files.load import (
     device_kind,
@@ -86,7 +87,6 @@ from symalloc.size.expr import Expr
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
-TABLE = "vm.builtin.alloc_shape_heap"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 Form: TypeAlias = Literal["json", "script"]
@@ -343,7 +343,7 @@ def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
         if isinstance(function, relax.Function):
             visit(function.body, (ir.Call, calls.append))
         given = [elements(one.args) for one in calls if _is_call(one, "relax.call_builtin_with_ctx")]
-        slots = [int(fields.fields[0].value) for name, fields in given if name.global_symbol == TABLE]
+        slots = [int(fields.fields[0].value) for name, fields in given if name.global_symbol == ALLOCATES]
         own[variable.name_hint] = sum(padded(8 * count) or 0 for count in slots)
         called[variable.name_hint] = [one.op.name_hint for one in calls if isinstance(one.op, ir.GlobalVar)]
 

@@ -33,11 +33,10 @@ from symalloc.relax.ir_types import (
     typed_call,
     typed_var,
 )
-from symalloc.relax.passes.name_tensors import NAMED_STORAGE, NAMED_TENSOR
+from symalloc.relax.passes.name_tensors import NAMED_STORAGE, NAMED_TENSOR, WITH_MACHINE
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
-_WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
 
 _ALLOC_STORAGE, _ALLOC_TENSOR = "relax.vm.alloc_storage", "relax.vm.alloc_tensor"
@@ -116,7 +115,7 @@ class _KillWriter(BindingRewriter):
                 self.storages[address] = self.storages[under]
         elif called == _ALLOC_STORAGE:
             self.storages[address] = address
-        if called != _WITH_MACHINE.name:
+        if called != WITH_MACHINE.name:
             self.owned[address] = var
 
     # -- from the end to the start ---------------------------------------------------------------------------
@@ -217,7 +216,7 @@ def _called(value: Node) -> str | None:
         symbol = str(op.global_symbol)
         return _ALLOC_TENSOR if symbol == NAMED_TENSOR else symbol
     name = str(op.name) if type(op) is Op else ""
-    named = name == _WITH_MACHINE.name and value.args[0].global_symbol == NAMED_STORAGE.global_symbol
+    named = name == WITH_MACHINE.name and value.args[0].global_symbol == NAMED_STORAGE.global_symbol
     return _ALLOC_STORAGE if named else name
 
 

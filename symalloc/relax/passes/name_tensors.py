@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable
 
 import tvm
-from tvm import DataType, relax
-from tvm.ir import Call, GenericConst, Op, StringImm
+from tvm import relax
+from tvm.ir import Call, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
 from symalloc.program.ir import AllocTensor, Operand, Var
+from symalloc.relax.emit.emit_module import BYTE
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
@@ -28,7 +29,6 @@ WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _VM_STORAGE = Op.get("relax.vm.alloc_storage")
 _STORAGES = (Op.get("relax.memory.alloc_storage"), _VM_STORAGE)
 _TENSORS = tuple(Op.get(f"relax.{room}.alloc_tensor") for room in ("memory", "vm"))
-_BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 _LITERAL = re.compile(r"T\.int64\((-?\d+)\)")
 
 
@@ -80,7 +80,7 @@ class _Namer(BindingRewriter):
         given = list(call.args)  # extents, device, element type, scope
         if call.op != _VM_STORAGE:
             size, device, scope, _ = given  # bytes, whatever the type
-            given = [size, device, _BYTE, scope]
+            given = [size, device, BYTE, scope]
         arguments = relax.Tuple([*given, StringImm(self.tag(binding))])
         named = Call(WITH_MACHINE, [NAMED_STORAGE, arguments], ty_args=[binding.var.ty])
         return relax.VarBinding(binding.var, named)

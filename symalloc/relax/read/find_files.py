@@ -39,7 +39,7 @@ SUFFIXES = tuple(suffix for suffix, _ in _SUFFIXES)
 _FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)", re.DOTALL)
 _SCRIPT_MARK = re.compile(rb"\bir_module\b|\bprim_func\b|\.function\b|@function\b")
 _JSON_MARK = b'"root_index"'
-_GZIP, _ZIP, _ONNX_START = b"\x1f\x8b", b"PK\x03\x04", b"\x08"
+GZIP, _ZIP, _ONNX_START = b"\x1f\x8b", b"PK\x03\x04", b"\x08"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PROBE_BYTES = 1 << 16
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -74,7 +74,7 @@ def kind_of(path: Path, data: bytes) -> ModelKind:
         raise UnreadableError("it is empty")
     if data.startswith(_ZIP):
         return "pt2"
-    if data.startswith(_GZIP) or text.startswith(b"{"):
+    if data.startswith(GZIP) or text.startswith(b"{"):
         return "json"
     if data.startswith(_ONNX_START):
         return "onnx"
@@ -93,7 +93,7 @@ def may_hold_modules(path: Path) -> bool:
             kind = kind_of(path, data)
             if kind == "script":
                 return _SCRIPT_MARK.search(data + stream.read()) is not None
-        if kind == "json" and (data.startswith(_GZIP) or path.suffix == ".gz"):
+        if kind == "json" and (data.startswith(GZIP) or path.suffix == ".gz"):
             with gzip.open(path, "rb") as stream:
                 data = stream.read(_PROBE_BYTES)
     except UnreadableError:
@@ -120,7 +120,7 @@ def is_no_model(path: Path) -> bool:
     data = path.read_bytes()
     try:
         if path.name.endswith((".json", ".json.gz")):
-            found = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+            found = json.loads(gzip.decompress(data) if data.startswith(GZIP) else data)
             return not isinstance(found, dict) or "root_index" not in found
         return not path.name.endswith(".py") or ast.parse(data) is not None
     except (SyntaxError, ValueError, OSError, EOFError, zlib.error, RecursionError, MemoryError):

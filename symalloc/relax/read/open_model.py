@@ -26,19 +26,18 @@ from tvm_ffi.serialization import from_json_graph_str
 from symalloc.program.reading import ImportRefusedError, ReadProblem, UnreadableError
 from symalloc.program.span import Source
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.find_files import SUFFIXES, ModelFunction, kind_of, model_function
+from symalloc.relax.read.find_files import GZIP, SUFFIXES, ModelFunction, kind_of, model_function
 from symalloc.relax.read.importing import SourcedBuilder, refusal
 from symalloc.relax.read.onnx_model import import_onnx, load_onnx
 from symalloc.relax.read.script import EXECUTED, executed, parse_module, told_of, trusted_names
 from symalloc.relax.read.script_file import decode, parse_text, read_bytes
+from symalloc.relax.read.script_guard import INFERENCE_PREFIXES
 from symalloc.relax.read.torch_program import import_torch, load_torch
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 
-_GZIP = b"\x1f\x8b"
 # what is code rather than description: a library that loading links in, a function that type inference calls
 _CODE = frozenset({"ffi.Function", "ffi.Module", "runtime.Module", "runtime.PackedFunc"})
-_INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _MAX_BYTES = 4 << 30  # a bomb of a few kilobytes unpacks to any size
 _TVM = str(Path(tvm.__file__).parent)
 KINDS = (
@@ -134,7 +133,7 @@ def load_module(data: bytes, *, trust: bool = False) -> Node:
 
 
 def _text(data: bytes) -> str:
-    if data.startswith(_GZIP):
+    if data.startswith(GZIP):
         unpacker = zlib.decompressobj(wbits=31)
         try:
             data = unpacker.decompress(data, _MAX_BYTES)
@@ -184,7 +183,7 @@ def _check_node(number: int, node: object, trust: bool) -> None:
     if trust:
         return
     kind = node["type"]
-    is_call_back = kind == "ir.EnvFunc" and not str(node.get("data")).startswith(_INFERENCE_PREFIXES)
+    is_call_back = kind == "ir.EnvFunc" and not str(node.get("data")).startswith(INFERENCE_PREFIXES)
     if kind in _CODE or is_call_back:
         raise UnreadableError(
             f"not loaded: node {number} is a {kind}, which is code",

@@ -37,7 +37,7 @@ _VALUE_ATTRIBUTES = frozenset(
     "access_ptr astype byte_offset data dtype elem_offset scope shape strides vload vstore".split()  # noqa: SIM905
 )
 _TAKES_LAMBDA = frozenset({"T.index_map", "T.comm_reducer", "R.layout_transform"})
-_INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
+INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _TEXT = "R.str"
 """Makes a string of the program of its argument: TVM never takes it for an extent, and evaluates nothing."""
 _INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
@@ -265,7 +265,7 @@ class _Guard(ast.NodeVisitor):
                 self.refuse(keyword, "`**` in a call")
             elif keyword.arg == "derive_func":
                 text = keyword.value.value if isinstance(keyword.value, ast.Constant) else ""
-                if not str(text).startswith(_INFERENCE_PREFIXES):
+                if not str(text).startswith(INFERENCE_PREFIXES):
                     self.refuse(keyword, f"type inference by `{short(keyword.value)}`")
         if path == "R.Callable" and len(node.args) > _INFERENCE_POSITION:
             self.refuse(node, "type inference by a function given by position")
