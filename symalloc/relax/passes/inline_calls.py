@@ -168,10 +168,6 @@ def _extents_fit(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
 def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
     """`module` less those of the private functions in `called` that nothing refers to any more."""
     private = {n for n in called if "global_symbol" not in (module[n].attrs or ())}
-    while private:
-        gone = private - referenced(module.functions.values())
-        if not gone:
-            break
-        module = without(module, gone)
-        private -= gone
+    while gone := private - referenced(module.functions.values()):
+        module, private = without(module, gone), private - gone
     return module
