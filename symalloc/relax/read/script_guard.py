@@ -145,23 +145,19 @@ class _Guard(ast.NodeVisitor):
         return text_refusal(text, self._dialect, self.bindings) if isinstance(text, str) else None
 
     def visit_Name(self, node: ast.Name) -> None:
-        refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
+        refused = self._name_refusal(node)
         if refused is not None:
             self.refuse(node, *refused)
         elif isinstance(node.ctx, ast.Store) and self.scopes:
             self.scopes[-1].add(node.id)
 
-    def _new_name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
-        if is_reserved(node.id):
-            return f"the name `{node.id}` is reserved", None
-        if dialect_path(node, self.bindings) is not None:
-            return f"`{node.id}` stands for the dialect and cannot be assigned", None
-        return None
-
     def _name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
         name = node.id
         if is_reserved(name):
-            return f"the name `{name}`", None
+            return f"the reserved name `{name}`", None
+        if not isinstance(node.ctx, ast.Load):
+            own = dialect_path(node, self.bindings) is None
+            return None if own else (f"`{name}` stands for the dialect and cannot be assigned", None)
         if self._in_text:
             return None  # a name alone is evaluated to no effect
         if name in SAFE_BUILTINS or self._is_local(name):
