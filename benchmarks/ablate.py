@@ -412,7 +412,7 @@ def _pass(name: str, *code: str) -> Mechanism:
 
 PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
-    "LowerGuards": _pass("LowerGuards", "sizes_and_guards.lower_guards", "sizes_and_guards._kernel"),
+    "LowerGuards": _pass("LowerGuards", "sizes_and_guards.lower_guards", "sizes_and_guards._asserted"),
     "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
     "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
 }

@@ -241,35 +241,21 @@ def lower_guards(module: tvm.IRModule, target: Target | None) -> tvm.IRModule:
     draft = ModuleDraft(module)
 
     def lowered(function: str, binding: BindingNode) -> list[relax.Binding] | None:
-        guard = _guard_in(binding.value)
-        if guard is None:
+        found = _check_in(binding.value, target)
+        if found is None:
             return None
-        kernel = draft.add(f"{function}_check", _kernel(guard, target), public=True)
-        check, given = relax.ExternFunc(kernel.name_hint), [*guard.symbols, *guard.beside]
+        kernel, given = found
+        check = relax.ExternFunc(draft.add(f"{function}_check", kernel, public=True).name_hint)
         return [bound(binding.var, typed_call(check, given, NOTHING, [NOTHING]))]
 
     return with_functions(map_bindings(module, lowered), draft.functions)
 
 
-@dataclass(frozen=True, slots=True)
-class _SizeGuard:
-    """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them.
-
-    A native one says the same by both.
-
-    `beside` are tensors that it does not look at: they keep it out of CUDA graphs.
+def _check_in(value: Node, target: Target | None) -> tuple[tirx.PrimFunc, list[Node]] | None:
+    """The kernel for the assertion that `value` is, and what it is called with: its symbols, and tensors that
+    it does not look at, which keep it out of CUDA graphs; None where it is none, or shows other things than
+    sizes.
     """
-
-    condition: Node
-    template: Node
-    values: list[Node]
-    fixed: Node | None
-    symbols: list[Node]
-    beside: list[Node]
-
-
-def _guard_in(value: Node) -> _SizeGuard | None:
-    """The guard that `value` is; None where it is none, or shows other things than sizes."""
     if type(value) is not Call or type(value.op) is not relax.ExternFunc or value.op.global_symbol != ASSERT:
         return None
     condition, template, *given = elements(value.args)
@@ -284,32 +270,34 @@ def _guard_in(value: Node) -> _SizeGuard | None:
         free = tirx.analysis.undefined_vars(expression) if isinstance(expression.ty, PrimType) else ()
         symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     sizes = all(isinstance(one.ty, PrimType) for one in values) and all(map(_is_size, symbols))
-    fixed = next(iter(texts), None)
-    return _SizeGuard(condition, template, values, fixed, symbols, tensors) if sizes else None
+    if not sizes:
+        return None
+    unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(tensors))]
+    body = _asserted(condition, template, values, next(iter(texts), None), target)
+    kernel = tirx.PrimFunc([*symbols, *unread], body).with_attr("tirx.is_host_func", True)
+    return kernel, [*symbols, *tensors]
 
 
 def _is_size(value: Node) -> bool:
     return type(value.ty) is PrimType and str(value.ty.dtype) == "int64"
 
 
-def _kernel(guard: _SizeGuard, target: Target | None) -> tirx.PrimFunc:
-    """The kernel for an assertion, which is called with its symbols and what stands beside them."""
-    asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), guard.template, *guard.values)
-    fails, wrong = tirx.Evaluate(asserted), tirx.Not(guard.condition)
-    body = tirx.IfThenElse(wrong, fails, None)
-    if guard.fixed is not None and guard.fixed.value == guard.template.value:
-        body = tirx.AssertStmt(guard.condition, StringImm("ValueError"), [guard.fixed])
-    elif target is None or (target.host or target).kind.name != "c":
-        # in C TVM writes nothing for the value of a packed function
-        formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
-        with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
-        fixed = guard.fixed
-        if fixed is None:
-            fixed = StringImm(_named(str(guard.template.value), guard.values))
-        without = tirx.AssertStmt(guard.condition, StringImm("AssertionError"), [fixed])
-        body = tirx.SeqStmt([with_values, without])
-    unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(guard.beside))]
-    return tirx.PrimFunc([*guard.symbols, *unread], body).with_attr("tirx.is_host_func", True)
+def _asserted(
+    condition: Node, template: Node, values: Sequence[Node], fixed: Node | None, target: Target | None
+) -> Node:
+    """An assertion in a kernel: `template` is a format of the `values`, `fixed` says it without; a native
+    one says the same by both.
+    """
+    asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), template, *values)
+    fails, wrong = tirx.Evaluate(asserted), tirx.Not(condition)
+    if fixed is not None and fixed.value == template.value:
+        return tirx.AssertStmt(condition, StringImm("ValueError"), [fixed])
+    if target is not None and (target.host or target).kind.name == "c":
+        return tirx.IfThenElse(wrong, fails, None)  # TVM writes no value of a packed function there
+    formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
+    with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
+    said = StringImm(_named(str(template.value), values)) if fixed is None else fixed
+    return tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [said])])
 
 
 def _named(template: str, values: Sequence[Node]) -> str:
