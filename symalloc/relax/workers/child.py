@@ -1,7 +1,8 @@
 """Child processes: functions called in a process of their own, which TVM may take down.
 
-One protocol for all.  The parent sends a `Job` over a pipe; the child calls the function, may tell what it
-finds on the way, and sends a `JobEnd`; then it waits for the next job.  Imports no TVM: the jobs do.
+One protocol for all.  The parent sends a job over a pipe: the arguments of `_done`, and from what level on
+the child sends what it logs.  The child calls the function, may tell what it finds on the way, and sends a
+`JobEnd`; then it waits for the next job.  Imports no TVM: the jobs do.
 """
 
 from __future__ import annotations
@@ -38,22 +39,6 @@ _QUOTED_LINES = 3
 _LONGEST_LINE = 200
 _MEMORY_SHARE = 0.8  # of the machine's memory: a script that asks for more fails here, not elsewhere
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A call of `function`, written `module:name`.
-
-    `tells`: it is given a function, as `tell=`, that sends the parent whatever it is called with.  Relative
-    file names start from `folder`.  What the child logs from `log_level` on is logged by the parent.
-    """
-
-    function: str
-    arguments: Sequence[object]
-    named: Mapping[str, object]
-    tells: bool
-    folder: str | None
-    log_level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +88,7 @@ class ChildProcess:
         folder = None
         with suppress(FileNotFoundError):  # it was deleted
             folder = str(Path.cwd())
-        self.pipe.send(Job(function, arguments, named, tells, folder, _LOGGER.getEffectiveLevel()))
+        self.pipe.send(((function, arguments, named, tells, folder), _LOGGER.getEffectiveLevel()))
 
     def receive(self) -> object:
         """The next thing that the job tells, or its JobEnd; None for what it logged, which is logged here.
@@ -188,19 +173,29 @@ def serve(descriptor: int) -> None:
     _LOGGER.propagate = False
     with suppress(EOFError):
         while True:
-            job: Job = pipe.recv()
-            _LOGGER.setLevel(job.log_level)
-            pipe.send(_done(job, pipe))
+            job, level = pipe.recv()
+            _LOGGER.setLevel(level)
+            pipe.send(_done(pipe, *job))
 
 
-def _done(job: Job, pipe: Connection) -> JobEnd:
-    if job.folder is not None:
+def _done(
+    pipe: Connection,
+    function: str,
+    arguments: Sequence[object],
+    named: Mapping[str, object],
+    tells: bool,
+    folder: str | None,
+) -> JobEnd:
+    """Call `function`, written `module:name`; with `tells` it is given a function, as `tell=`, that sends the
+    parent whatever it is called with.  Relative file names start from `folder`.
+    """
+    if folder is not None:
         with suppress(OSError):  # without the folder, the file is said to be missing
-            os.chdir(job.folder)
-    module, name = job.function.split(":")
-    told = {"tell": pipe.send} if job.tells else {}
+            os.chdir(folder)
+    module, name = function.split(":")
+    told = {"tell": pipe.send} if tells else {}
     try:
-        return JobEnd(getattr(import_module(module), name)(*job.arguments, **job.named, **told))
+        return JobEnd(getattr(import_module(module), name)(*arguments, **named, **told))
     except SymallocError as error:
         return JobEnd(error=str(error))
     except MemoryError:
