@@ -6,7 +6,7 @@ TVM takes such a buffer from a pool of the calling thread, which grows and never
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -32,7 +32,7 @@ from symalloc.relax.ir_types import (
     with_parameters,
     with_variables,
 )
-from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, without
+from symalloc.relax.rewrite import ModuleDraft, map_bindings, without
 from symalloc.relax.shrink.kernel_stages import without_buffers
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule
 
@@ -67,8 +67,23 @@ def _allocating(module: tvm.IRModule, lifted: Mapping[str, _Lifted]) -> tvm.IRMo
     """`module` with these kernels, whose buffers those allocate that know how large they are."""
     draft = ModuleDraft(without(module, lifted))
     placed = {name: (draft.add(name, one.kernel), one) for name, one in lifted.items()}
-    caller = _Caller(lifted=placed, devices=elements(module.global_infos.get("vdevice", ())))
-    return map_functions(draft.finished(), lambda _, f: caller.rewritten(f))
+    devices = elements(module.global_infos.get("vdevice", ()))
+
+    def called(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        value = binding.value
+        if type(value) is not Call or getattr(value.op, "name_hint", None) not in placed:
+            return None
+        kernel, one = placed[value.op.name_hint]
+        arguments = elements(value.args)
+        device = next((a.ty.vdevice for a in arguments if type(a.ty) is relax.TensorType), None)
+        made = []
+        for buffer, extents in zip(one.buffers, one.shapes(arguments) or (), strict=False):
+            kind = relax.TensorType(relax.ShapeExpr(extents), str(buffer.ty.dtype), vdevice=device)
+            made.append(allocated(typed_var(f"{kernel.name_hint}_{buffer.name}", kind), devices))
+        taken = [*arguments, *(each.var for each in made)]
+        return [*made, bound(binding.var, with_arguments(value, taken, kernel))] if made else None
+
+    return map_bindings(draft.finished(), called)
 
 
 def _mentioned(module: tvm.IRModule) -> set[int]:
@@ -175,32 +190,3 @@ def _is_pooled(buffer: VarNode) -> bool:
     if not unknown:
         return prod(constant_extent(one) or 0 for one in extents) * kind.dtype.dtype.itemsize >= _ON_STACK
     return all(one.ty == _SIZE for one in unknown)
-
-
-# -- calls ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class _Caller(BindingRewriter):
-    """Allocates the buffers that the kernels `lifted` take, each called by the variable beside it."""
-
-    lifted: Mapping[str, tuple[GlobalVar, _Lifted]]
-    devices: Sequence[Node]
-
-    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
-        """The binding of a call behind the buffers that it takes."""
-        value = binding.value
-        if type(value) is not Call or getattr(value.op, "name_hint", None) not in self.lifted:
-            return BindingRewriter.rewrite(self, binding)
-        kernel, one = self.lifted[value.op.name_hint]
-        arguments = elements(value.args)
-        shapes = one.shapes(arguments)
-        if shapes is None:
-            return [binding]
-        device = next((a.ty.vdevice for a in arguments if type(a.ty) is relax.TensorType), None)
-        made = []
-        for buffer, extents in zip(one.buffers, shapes, strict=True):
-            kind = relax.TensorType(relax.ShapeExpr(extents), str(buffer.ty.dtype), vdevice=device)
-            made.append(allocated(typed_var(f"{kernel.name_hint}_{buffer.name}", kind), self.devices))
-        taken = [*arguments, *(each.var for each in made)]
-        return [*made, bound(binding.var, with_arguments(value, taken, kernel))]
