@@ -16,6 +16,7 @@ import inspect
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -45,6 +46,11 @@ signal.pthread_sigmask(signal.SIG_SETMASK, ())
 _frame_info = inspect.getframeinfo
 
 
+@cache
+def _is_own(filename: str) -> bool:
+    return "/lib/python" not in filename and Path(filename).exists()
+
+
 def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
     """Look for source lines in files of one's own only.
 
@@ -52,7 +58,7 @@ def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
     line of one.  `inspect` goes through all modules for each frame whose file it does not find.
     """
     code = frame.f_code
-    if "/lib/python" in code.co_filename or not Path(code.co_filename).exists():
+    if not _is_own(code.co_filename):
         return inspect.Traceback(code.co_filename, frame.f_lineno, code.co_name, None, None)
     return _frame_info(frame, context)
 

@@ -30,7 +30,7 @@ def _planned(*extents: str, most: int | str = LIMIT, upper: int | None = None, *
 
 
 @pytest.mark.parametrize("flavour", ["arena", "storages"])
-@pytest.mark.parametrize("seed", range(tries(24, 240)))
+@pytest.mark.parametrize("seed", range(tries(12, 240)))
 def test_an_arena_takes_the_limit_or_its_largest_tensor(seed: int, flavour: Flavour) -> None:
     options, random = PlanOptions(max_buffer=LIMIT, flavour=flavour), Random(seed)
     for plan in plan_program(random_program(seed), PROVER, options=options).values():
