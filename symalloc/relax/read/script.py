@@ -289,7 +289,7 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         symbols = {name for name, bound in self._bindings.items() if isinstance(bound, ModuleSymbol)}
         tree = ast.parse(self.source)
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
+            if symbols and isinstance(node, ast.FunctionDef):
                 _separate_symbols(node, symbols)
             elif isinstance(node, ast.Call) and not self._takes_types(node.func):
                 node.keywords = [keyword for keyword in node.keywords if keyword.arg != "ty_args"]
