@@ -1,222 +1,151 @@
 """Modules that no planner makes: memory handed between functions, constants, in-place callees, recursion."""
 
-# ruff: noqa: N805, RET504, RUF100
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import from_source
 
-__all__ = ["HANDMADE"]
+__all__ = ["DOUBLE", "HANDMADE", "MATRIX", "alloc", "constant_weights", "function", "module_of", "storage"]
 
-
-def storage_handed_on() -> tvm.IRModule:
-    """A callee places two tensors on a storage of its caller's, who then uses one half of it again."""
-
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True, s_tir=True)
-        def double(x: T.handle, y: T.handle):
-            n = T.int64()
-            source = T.match_buffer(x, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-            target = T.match_buffer(y, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-            for i, j in T.grid(n, T.int64(16)):
-                with T.sblock("double"):
-                    v, w = T.axis.remap("SS", [i, j])
-                    target[v, w] = source[v, w] * T.float32(2)
-
-        @R.function(private=True, pure=False)
-        def place(x: R.Tensor(("n", 16), "float32"), s: R.Object) -> R.Tensor(("n", 16), "float32"):
-            n = T.int64()
-            cls = Module
-            a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            b = R.memory.alloc_tensor(s, R.prim_value(n * 64), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.double(x, a)
-            _2 = cls.double(a, b)
-            return b
-
-        @R.function(pure=False)
-        def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
-            n = T.int64()
-            cls = Module
-            s = R.memory.alloc_storage(R.shape([n * 128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            t = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            b = cls.place(x, s)
-            c = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            d = R.memory.alloc_tensor(t, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.double(b, c)
-            _2 = cls.double(c, d)
-            _3 = R.memory.kill_tensor(c)
-            return d
-
-    return Module
+MATRIX = 'R.Tensor(("n", 16), "float32")'
 
 
-def written_by_a_callee() -> tvm.IRModule:
-    """A callee writes the tensor that it is handed; another doubles one in place."""
-
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True, s_tir=True)
-        def add(x: T.handle, y: T.handle, z: T.handle):
-            n = T.int64()
-            a = T.match_buffer(x, (n, T.int64(16)))
-            b = T.match_buffer(y, (n, T.int64(16)))
-            c = T.match_buffer(z, (n, T.int64(16)))
-            for i, j in T.grid(n, T.int64(16)):
-                with T.sblock("add"):
-                    v, w = T.axis.remap("SS", [i, j])
-                    c[v, w] = a[v, w] + b[v, w] * T.float32(3)
-
-        @T.prim_func(private=True, s_tir=True)
-        def double(x: T.handle):
-            n = T.int64()
-            a = T.match_buffer(x, (n, T.int64(16)))
-            for i, j in T.grid(n, T.int64(16)):
-                with T.sblock("double"):
-                    v, w = T.axis.remap("SS", [i, j])
-                    a[v, w] = a[v, w] * T.float32(2)
-
-        @R.function(private=True, pure=False)
-        def fill(
-            x: R.Tensor(("n", 16), "float32"),
-            y: R.Tensor(("n", 16), "float32"),
-            out: R.Tensor(("n", 16), "float32"),
-        ) -> R.Tensor(("n", 16), "float32"):
-            cls = Module
-            _1 = cls.add(x, y, out)
-            _2 = cls.double(out)
-            return out
-
-        @R.function(pure=False)
-        def main(x: R.Tensor(("n", 16), "float32"), y: R.Tensor(("n", 16), "float32")) -> R.Tensor(
-            ("n", 16), "float32"
-        ):
-            n = T.int64()
-            cls = Module
-            s = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            t = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            b = R.memory.alloc_tensor(t, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            u = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            c = R.memory.alloc_tensor(u, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.fill(x, y, a)
-            _2 = cls.fill(a, x, b)
-            _3 = cls.double(a)
-            _4 = cls.add(a, b, c)
-            _5 = R.memory.kill_tensor(a)
-            _6 = R.memory.kill_tensor(b)
-            return c
-
-    return Module
+def kernel(name: str, store: str, *buffers: str, anywhere: bool = False) -> str:
+    """A kernel over all elements of matrices of n rows, which may lie `anywhere` in their storages."""
+    place = ", elem_offset=T.int64(), offset_factor=16" if anywhere else ""
+    matched = "".join(f"        {one} = T.match_buffer({one}_, (n, T.int64(16)){place})\n" for one in buffers)
+    return f"""
+    @T.prim_func(private=True, s_tir=True)
+    def {name}({", ".join(f"{one}_: T.handle" for one in buffers)}):
+        n = T.int64()
+{matched}        for i, j in T.grid(n, T.int64(16)):
+            with T.sblock("{name}"):
+                v, w = T.axis.remap("SS", [i, j])
+                {store}
+"""
 
 
-def recursion_in_place() -> tvm.IRModule:
-    """A function calls itself on the memory that it was handed, as often as its conditions say."""
-
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True, s_tir=True)
-        def double(x: T.handle, y: T.handle):
-            n = T.int64()
-            source = T.match_buffer(x, (n, T.int64(16)))
-            target = T.match_buffer(y, (n, T.int64(16)))
-            for i, j in T.grid(n, T.int64(16)):
-                with T.sblock("double"):
-                    v, w = T.axis.remap("SS", [i, j])
-                    target[v, w] = source[v, w] * T.float32(2)
-
-        @R.function(private=True, pure=False)
-        def again(
-            x: R.Tensor(("n", 16), "float32"),
-            out: R.Tensor(("n", 16), "float32"),
-            c: R.Tensor((), "bool"),
-            d: R.Tensor((), "bool"),
-        ) -> R.Tensor(("n", 16), "float32"):
-            n = T.int64()
-            cls = Module
-            _1 = cls.double(x, out)
-            if c:
-                s = R.memory.alloc_storage(
-                    R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-                )
-                a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-                _2 = cls.double(out, a)
-                r = cls.again(a, out, d, R.const(False, "bool"))
-            else:
-                r = out
-            return r
-
-        @R.function(pure=False)
-        def main(
-            x: R.Tensor(("n", 16), "float32"), c: R.Tensor((), "bool"), d: R.Tensor((), "bool")
-        ) -> R.Tensor(("n", 16), "float32"):
-            n = T.int64()
-            cls = Module
-            s = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            t = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            b = R.memory.alloc_tensor(t, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.again(x, a, c, d)
-            _2 = cls.double(a, b)
-            return b
-
-    return Module
+def storage(name: str, nbytes: str = "n * 64") -> str:
+    """A line that reserves bytes, by default those of one matrix."""
+    size = f'R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8")'
+    return f"{name} = R.memory.alloc_storage({size})"
 
 
-def two_results_of_a_callee() -> tvm.IRModule:
-    """A callee returns two tensors on one storage, which its caller returns with a third."""
+def alloc(name: str, on: str, offset: str = "0") -> str:
+    """A line that places a matrix on a storage."""
+    kind = 'R.shape([n, 16]), R.dtype("float32")'
+    return f"{name} = R.memory.alloc_tensor({on}, R.prim_value({offset}), {kind})"
 
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True, s_tir=True)
-        def double(x: T.handle, y: T.handle):
-            n = T.int64()
-            source = T.match_buffer(x, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-            target = T.match_buffer(y, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-            for i, j in T.grid(n, T.int64(16)):
-                with T.sblock("double"):
-                    v, w = T.axis.remap("SS", [i, j])
-                    target[v, w] = source[v, w] * T.float32(2)
 
-        @R.function(private=True, pure=False)
-        def both(x: R.Tensor(("n", 16), "float32")) -> R.Tuple(
-            R.Tensor(("n", 16), "float32"), R.Tensor(("n", 16), "float32")
-        ):
-            n = T.int64()
-            cls = Module
-            s = R.memory.alloc_storage(R.shape([n * 128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            b = R.memory.alloc_tensor(s, R.prim_value(n * 64), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.double(x, a)
-            _2 = cls.double(a, b)
-            return (a, b)
+def function(head: str, *lines: str, private: bool = False) -> str:
+    """A function of the module, which it calls `cls`."""
+    decorator = f"    @R.function({'private=True, ' if private else ''}pure=False)\n"
+    body = "".join(f"        {line}\n" for line in ("cls = Module", *lines))
+    return f"\n{decorator}    def {head}:\n{body}"
 
-        @R.function(pure=False)
-        def main(x: R.Tensor(("n", 16), "float32")) -> R.Tuple(
-            R.Tensor(("n", 16), "float32"),
-            R.Tensor(("n", 16), "float32"),
-            R.Tensor(("n", 16), "float32"),
-        ):
-            n = T.int64()
-            cls = Module
-            p = cls.both(x)
-            a = p[0]
-            b = p[1]
-            s = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            c = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            t = R.memory.alloc_storage(R.shape([n * 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            d = R.memory.alloc_tensor(t, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-            _1 = cls.double(b, c)
-            _2 = cls.double(a, d)
-            return (a, c, d)
 
-    return Module
+def module_of(*parts: str) -> tvm.IRModule:
+    """The module of these kernels and functions."""
+    return from_source("@I.ir_module\nclass Module:" + "".join(parts))
+
+
+_TWICE = "target[v, w] = source[v, w] * T.float32(2)"
+DOUBLE = kernel("double", _TWICE, "source", "target", anywhere=True)
+_N = "n = T.int64()"
+
+
+def _flags(*names: str) -> str:
+    return ", ".join(f'{name}: R.Tensor((), "bool")' for name in names)
+
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    # a callee places two tensors on a storage of its caller's, who then uses one half of it again
+    "storage_handed_on": (
+        DOUBLE,
+        function(
+            f"place(x: {MATRIX}, s: R.Object) -> {MATRIX}",
+            *(_N, alloc("a", "s"), alloc("b", "s", "n * 64")),
+            *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "return b"),
+            private=True,
+        ),
+        function(
+            f"main(x: {MATRIX}) -> {MATRIX}",
+            *(_N, storage("s", "n * 128"), storage("t"), "b = cls.place(x, s)"),
+            *(alloc("c", "s"), alloc("d", "t"), "_1 = cls.double(b, c)", "_2 = cls.double(c, d)"),
+            *("_3 = R.memory.kill_tensor(c)", "return d"),
+        ),
+    ),
+    # a callee writes the tensor that it is handed; another doubles one in place
+    "written_by_a_callee": (
+        kernel("add", "c[v, w] = a[v, w] + b[v, w] * T.float32(3)", "a", "b", "c"),
+        kernel("double", "a[v, w] = a[v, w] * T.float32(2)", "a"),
+        function(
+            f"fill(x: {MATRIX}, y: {MATRIX}, out: {MATRIX}) -> {MATRIX}",
+            *("_1 = cls.add(x, y, out)", "_2 = cls.double(out)", "return out"),
+            private=True,
+        ),
+        function(
+            f"main(x: {MATRIX}, y: {MATRIX}) -> {MATRIX}",
+            *(
+                _N,
+                storage("s"),
+                alloc("a", "s"),
+                storage("t"),
+                alloc("b", "t"),
+                storage("u"),
+                alloc("c", "u"),
+            ),
+            *(
+                "_1 = cls.fill(x, y, a)",
+                "_2 = cls.fill(a, x, b)",
+                "_3 = cls.double(a)",
+                "_4 = cls.add(a, b, c)",
+            ),
+            *("_5 = R.memory.kill_tensor(a)", "_6 = R.memory.kill_tensor(b)", "return c"),
+        ),
+    ),
+    # a function calls itself on the memory that it was handed, as often as its conditions say
+    "recursion_in_place": (
+        kernel("double", _TWICE, "source", "target"),
+        function(
+            f"again(x: {MATRIX}, out: {MATRIX}, {_flags('c', 'd')}) -> {MATRIX}",
+            *(_N, "_1 = cls.double(x, out)", "if c:", f"    {storage('s')}", f"    {alloc('a', 's')}"),
+            *("    _2 = cls.double(out, a)", '    r = cls.again(a, out, d, R.const(False, "bool"))'),
+            *("else:", "    r = out", "return r"),
+            private=True,
+        ),
+        function(
+            f"main(x: {MATRIX}, {_flags('c', 'd')}) -> {MATRIX}",
+            *(_N, storage("s"), alloc("a", "s"), storage("t"), alloc("b", "t")),
+            *("_1 = cls.again(x, a, c, d)", "_2 = cls.double(a, b)", "return b"),
+        ),
+    ),
+    # a callee returns two tensors on one storage, which its caller returns with a third
+    "two_results_of_a_callee": (
+        DOUBLE,
+        function(
+            f"both(x: {MATRIX}) -> R.Tuple({MATRIX}, {MATRIX})",
+            *(_N, storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
+            *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "return (a, b)"),
+            private=True,
+        ),
+        function(
+            f"main(x: {MATRIX}) -> R.Tuple({MATRIX}, {MATRIX}, {MATRIX})",
+            *(_N, "p = cls.both(x)", "a = p[0]", "b = p[1]"),
+            *(storage("s"), alloc("c", "s"), storage("t"), alloc("d", "t")),
+            *("_1 = cls.double(b, c)", "_2 = cls.double(a, d)", "return (a, c, d)"),
+        ),
+    ),
+}
+HANDMADE: Mapping[str, Callable[[], tvm.IRModule]] = {
+    name: partial(module_of, *parts) for name, parts in _PARTS.items()
+}
+"""Modules with memory operations, behind KillAfterLastUse."""
 
 
 def constant_weights() -> tvm.IRModule:
@@ -235,10 +164,3 @@ def constant_weights() -> tvm.IRModule:
             result = builder.emit_output(value)
         builder.emit_func_output(result)
     return builder.get()
-
-
-HANDMADE: Mapping[str, Callable[[], tvm.IRModule]] = {
-    made.__name__: made
-    for made in (storage_handed_on, written_by_a_callee, recursion_in_place, two_results_of_a_callee)
-}
-"""Modules with memory operations, behind KillAfterLastUse."""

@@ -1,6 +1,5 @@
 """The second oracle sees every kind of fault, and nothing in modules that are right."""
 
-# ruff: noqa: N805
 from __future__ import annotations
 
 import os
@@ -13,48 +12,28 @@ from typing import Any
 import pytest
 import tvm
 from tvm import relax
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
 
 from tests.models.measure.library import compiler
 from tests.mutation.editable import EditableFunction, Step, rebuild, take_apart
 from tests.mutation.operators.bodies import shift_load, shift_store, swap_loops
 from tests.mutation.operators.places import set_argument
 from tests.mutation.vm.forked import in_child
+from tests.mutation.vm.handmade import DOUBLE, MATRIX, alloc, function, module_of, storage
 from tests.mutation.vm.judging import Judgement, Subject, VmOracle
 from tests.mutation.vm.subjects import finish_planned
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="guarded memory needs a C++ compiler")
 
 
-@I.ir_module
-class Planned:
-    """x -> 2x in `a`, `a` -> 2a in `b`, on one arena of 128*n bytes and 64 more."""
-
-    @T.prim_func(private=True, s_tir=True)
-    def double(x: T.handle, y: T.handle):
-        n = T.int64()
-        source = T.match_buffer(x, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-        target = T.match_buffer(y, (n, T.int64(16)), elem_offset=T.int64(), offset_factor=16)
-        for i, j in T.grid(n, T.int64(16)):
-            with T.sblock("double"):
-                v, w = T.axis.remap("SS", [i, j])
-                target[v, w] = source[v, w] * T.float32(2)
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
-        n = T.int64()
-        cls = Planned
-        s = R.memory.alloc_storage(R.shape([n * 128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-        a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
-        b = R.memory.alloc_tensor(s, R.prim_value(n * 64), R.shape([n, 16]), R.dtype("float32"))
-        _1 = cls.double(x, a)
-        _2 = cls.double(a, b)
-        _3 = R.memory.kill_tensor(a)
-        return b
-
-
+# x -> 2x in `a`, `a` -> 2a in `b`, on one storage
+Planned = module_of(
+    DOUBLE,
+    function(
+        f"main(x: {MATRIX}) -> {MATRIX}",
+        *("n = T.int64()", storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
+        *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "_3 = R.memory.kill_tensor(a)", "return b"),
+    ),
+)
 ROWS = Planned["main"].params[0].ty.shape[0]
 
 
