@@ -57,98 +57,50 @@ class Kernels:
             C[i, j] = T.if_then_else(i == at, B[0, j], A[i, j])
 
     @T.prim_func
-    def swapped(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
-        for j, i in T.grid(8, 8):
-            out[i, j] = a[i, j]
-
-    @T.prim_func
-    def flip(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for i in range(8):
-            out[i] = a[7 - i]
-
-    @T.prim_func
-    def turn(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
-        for i, j in T.grid(8, 8):
-            out[i, j] = a[j, i]
-
-    @T.prim_func
-    def spread(a: T.Buffer((8, 8), "float32"), out: T.Buffer((8, 8), "float32")):
-        for i, j in T.grid(8, 8):
-            out[i, j] = a[i, 0]
-
-    @T.prim_func
-    def twice(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for k, i in T.grid(2, 8):
-            out[i] = a[i] + T.float32(1)
-
-    @T.prim_func
-    def again(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for i in range(8):
-            out[i] = a[i] + T.float32(1)
-        for i in range(8):
-            out[i] = a[i] + T.float32(2)
-
-    @T.prim_func
-    def total(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for i in range(8):
-            out[i] = T.float32(0)
-        for i in range(8):
-            out[i] = out[i] + a[i]
-
-    @T.prim_func
-    def later(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32"), more: T.Buffer((8,), "float32")):
-        for i in range(8):
-            out[i] = a[i] + T.float32(1)
-        for i in range(8):
-            more[i] = a[i]
-
-    @T.prim_func
-    def between(a: T.Buffer((8,), "int8"), out: T.Buffer((8,), "int8"), more: T.Buffer((8,), "int8")):
-        for i in range(8):
-            more[i] = a[7 - i]
-            out[i] = a[i] + T.int8(1)
-
-    @T.prim_func
-    def part(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for i in range(8):
-            if i < 4:
-                out[i] = a[7 - i]
-
-    @T.prim_func
-    def gather(a: T.Buffer((8,), "int32"), out: T.Buffer((8,), "int32")):
-        for i in range(8):
-            out[i] = a[a[i]]
-
-    @T.prim_func
-    def narrow(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float16")):
-        for i in range(8):
-            out[i] = T.Cast("float16", a[i])
-
-    @T.prim_func
-    def wide(a: T.Buffer((8, 4), "float32"), out: T.Buffer((8, 3), "float32")):
-        for i, j in T.grid(8, 3):
-            out[i, j] = a[i, j]
-
-    @T.prim_func
-    def extern(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        for i in range(8):
-            out[i] = a[i]
-        T.evaluate(T.call_extern("int32", "look", a.data))
-
-    @T.prim_func
     def counted(a: T.handle, out: T.handle):
         c = T.int64()
         A = T.match_buffer(a, (c,), "float32")
         C = T.match_buffer(out, (8,), "float32")
         for i in range(8):
             C[i] = A[i] + T.Cast("float32", c)
-
-    @T.prim_func
-    def laid_out(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
-        T.func_attr({"layout_free_buffers": [0]})
-        for i in range(8):
-            out[i] = a[i]
 """
+
+
+def _kernel(name: str, *lines: str, shape: str = "8,", dtype: str = "float32", out: str = "") -> str:
+    """A kernel from a to out, and to more if a line stores there; `out`: of another shape or type."""
+    kind = f'T.Buffer(({shape}), "{dtype}")'
+    more = f", more: {kind}" if any("more[" in line for line in lines) else ""
+    body = "\n".join(f"        {line}" for line in lines)
+    return f"\n    @T.prim_func\n    def {name}(a: {kind}, out: {out or kind}{more}):\n{body}\n"
+
+
+_EACH, _SQUARE = "for i in range(8):", {"shape": "8, 8"}
+SOURCE += "".join(
+    (
+        _kernel("swapped", "for j, i in T.grid(8, 8):", "    out[i, j] = a[i, j]", **_SQUARE),
+        _kernel("flip", _EACH, "    out[i] = a[7 - i]"),
+        _kernel("turn", "for i, j in T.grid(8, 8):", "    out[i, j] = a[j, i]", **_SQUARE),
+        _kernel("spread", "for i, j in T.grid(8, 8):", "    out[i, j] = a[i, 0]", **_SQUARE),
+        _kernel("twice", "for k, i in T.grid(2, 8):", "    out[i] = a[i] + T.float32(1)"),
+        _kernel(
+            "again", _EACH, "    out[i] = a[i] + T.float32(1)", _EACH, "    out[i] = a[i] + T.float32(2)"
+        ),
+        _kernel("total", _EACH, "    out[i] = T.float32(0)", _EACH, "    out[i] = out[i] + a[i]"),
+        _kernel("later", _EACH, "    out[i] = a[i] + T.float32(1)", _EACH, "    more[i] = a[i]"),
+        _kernel("between", _EACH, "    more[i] = a[7 - i]", "    out[i] = a[i] + T.int8(1)", dtype="int8"),
+        _kernel("part", _EACH, "    if i < 4:", "        out[i] = a[7 - i]"),
+        _kernel("gather", _EACH, "    out[i] = a[a[i]]", dtype="int32"),
+        _kernel("narrow", _EACH, '    out[i] = T.Cast("float16", a[i])', out='T.Buffer((8,), "float16")'),
+        _kernel(
+            "wide",
+            *("for i, j in T.grid(8, 3):", "    out[i, j] = a[i, j]"),
+            shape="8, 4",
+            out='T.Buffer((8, 3), "float32")',
+        ),
+        _kernel("extern", _EACH, "    out[i] = a[i]", 'T.evaluate(T.call_extern("int32", "look", a.data))'),
+        _kernel("laid_out", 'T.func_attr({"layout_free_buffers": [0]})', _EACH, "    out[i] = a[i]"),
+    )
+)
 MODULE = tvm.script.from_source(SOURCE)
 KERNELS = {v.name_hint: f for v, f in MODULE.functions_items()}
 
