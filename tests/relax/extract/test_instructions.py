@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -34,63 +35,6 @@ def main(x: R.Tensor(("m",), "float32"), o: R.Object, s: R.Shape(["k"]), t: R.Sh
     cls = Module
     y = {}
     return y
-"""
-STATEMENTS = """
-# kernels
-cls.twice(x, m * 2, x)
-R.call_tir(cls.twice, (x, m), out_ty=R.Tensor((m,), "float32"))
-R.call_tir_inplace(cls.twice, (x, m), inplace_indices=[-1, 0], out_ty=[x.ty, x.ty])
-R.vm.call_tir_dyn(cls.twice, (x, x, R.shape([m, 3])))
-# a kernel is called by the symbol that it is exported as
-R.call_packed("other", m, ty_args=R.Tuple())
-R.call_packed("check", m, ty_args=R.Tuple())
-# packed functions
-R.call_packed("f", x, ty_args=R.Tensor((m,), "float32"))
-R.call_pure_packed("f", x, ty_args=R.Tensor((m,), "float32"))
-R.call_packed("f", x, ty_args=R.Object)
-R.call_packed("f", x, ty_args=R.Tuple(R.Shape(ndim=1), R.Object))
-R.call_packed("f", x, ty_args=R.Shape(ndim=1))
-R.call_packed("f", x, ty_args=R.Tuple)
-R.call_dps_packed("f", (x, 1), out_ty=R.Tensor((m,), "float32"))
-R.call_packed("relax.run.unique", x, ty_args=R.Tensor(ndim=1))
-R.call_packed("vm.builtin.rnn_state_set", o, x, ty_args=R.Object)
-R.call_packed("vm.builtin.apply_softmax_with_temperature", x, 1.0, ty_args=R.Object)
-R.call_inplace_packed("f", o, x, inplace_indices=[1], ty_args=R.Tensor((m,), "float32"))
-R.call_py_func("g", (x,), out_ty=R.Tensor((m,), "float32"))
-R.invoke_closure(o, (x,), ty_args=R.Tensor((m,), "float32"))
-# memory: R.memory counts bytes, R.vm elements
-R.memory.alloc_storage(R.shape([m * 8]), 1, R.str("local"), R.dtype("int8"))
-R.memory.alloc_storage(s, R.prim_value(0), R.str("global"), R.dtype("uint8"))
-R.memory.alloc_storage(t, R.prim_value(0), R.str("global"), R.dtype("uint8"))
-R.vm.alloc_storage(R.shape([m * 8]), R.prim_value(0), R.dtype("float32"))
-R.call_packed("vm.builtin.alloc_storage", s, 0, R.dtype("float32"), R.str("global"), ty_args=R.Object)
-R.call_builtin_with_ctx("vm.builtin.alloc_storage", (s, 0, R.dtype("int8"), R.str("")), ty_args=R.Object)
-R.memory.alloc_tensor(o, R.prim_value(m * 4), R.shape([m, 1]), R.dtype("float32"))
-R.vm.alloc_tensor(o, R.prim_value(0), R.shape([m]), R.dtype("int8"))
-R.call_packed("vm.builtin.alloc_tensor", o, 64, R.shape([m]), R.dtype("int8"), ty_args=R.Tensor((m,), "int8"))
-R.memory.alloc_tensor(o, R.prim_value(m ^ m), R.shape([m]), R.dtype("float32"))
-R.builtin.alloc_tensor(R.shape([m, 2]), R.dtype("int8"), R.prim_value(2), R.str("local"))
-R.memory.kill_tensor(x)
-R.memory.kill_storage(o)
-R.vm.kill_object(o)
-# views keep what is left out
-R.memory.view(x)
-R.memory.view(x, R.shape([m]), R.dtype("int8"), m * 4)
-R.memory.ensure_zero_offset(x)
-R.call_packed("vm.builtin.reshape", x, R.shape([m, 1]), ty_args=R.Tensor((m, 1), "float32"))
-R.call_packed("vm.builtin.reshape", x, ty_args=R.Object)
-R.call_packed("vm.builtin.copy", x, ty_args=R.Tensor((m,), "float32"))
-R.reshape(x, R.shape([m, 1]))
-# values
-R.assert_op(m <= 4, [m], format="m is {}")
-R.call_packed("relax.run.assert_op", m <= 4, "m is {}", m, ty_args=R.Tuple)
-R.assert_op(R.call_packed("f", x, ty_args=R.Tensor((), "bool")), [m], format="")
-R.take(x, R.const([-1, 2], "int64"), axis=0, mode="fast")
-R.take(x, R.prim_value(3), axis=0, mode="clip")
-R.add(x, R.const(1.5, "float32"))
-R.builtin.stop_lift_params(x)
-R.shape_of(x)
-R.shape_to_tensor(s)
 """
 FUNCTIONS = """
 # parameters and symbols
@@ -208,8 +152,10 @@ def told(function: m.Function) -> str:
 
 
 def test_statements(program: Read, golden: Golden) -> None:
+    """The statements stand in the golden file, each with what is made of it."""
     found = []
-    for statement in STATEMENTS.strip().splitlines():
+    known = (Path(__file__).parent / "golden" / "statements.txt").read_text()
+    for statement in (line for line in known.splitlines() if not line.startswith(" ")):
         found.append(statement)
         if not statement.startswith("#"):
             body = program(AROUND.format(statement)).functions["main"].body
