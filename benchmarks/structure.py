@@ -9,6 +9,7 @@ import ast
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import click
@@ -48,25 +49,30 @@ def numeric_constants(folder: Path) -> Iterator[str]:
                     yield f"{path.stem}.{ast.unparse(target)}"
 
 
-def importers() -> Mapping[str, set[str]]:
-    """Return the modules that import each module of the package, imports within functions included."""
-    trees = {
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Return the syntax trees of the package, by module."""
+    return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
             path.read_text()
         )
         for path in sorted(PACKAGE.rglob("*.py"))
     }
+
+
+def importers() -> Mapping[str, set[str]]:
+    """Return the modules that import each module of the package, imports within functions included."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
                 full = [f"{node.module}.{alias.name}" for alias in node.names]
-                names = [name if name in trees else node.module for name in full]
+                names = [name if name in trees() else node.module for name in full]
             for name in names:
-                if name in trees and name != module:
+                if name in trees() and name != module:
                     found[name].add(module)
     return found
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from benchmarks.structure import importers, numeric_constants
+from benchmarks.structure import importers, numeric_constants, trees
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "symalloc"
@@ -22,20 +21,9 @@ RIDDLES = ("What", "Where", "Whether", "How")  # a summary line says what a thin
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@cache
-def _trees() -> Mapping[str, ast.Module]:
-    """Return the files of the package, by module."""
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
-
-
 def _classes_of_one_name() -> Iterator[str]:
     found = defaultdict(set)
-    for module, tree in _trees().items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 found[node.name].add(module)
@@ -51,7 +39,7 @@ def _modules_of_one_name() -> Iterator[str]:
 
 
 def _import_circles() -> Iterator[str]:
-    edges = {module: set(_imported(tree)) for module, tree in _trees().items()}
+    edges = {module: set(_imported(tree)) for module, tree in trees().items()}
     reached = {module: _reached(module, edges) for module in edges}
     circles = {frozenset(m for m in reached[module] if module in reached[m]) for module in edges}
     yield from (" ".join(sorted(circle)) for circle in circles if circle)
@@ -61,11 +49,11 @@ def _imported(tree: ast.Module) -> Iterator[str]:
     """Return the modules of the package that a file imports, wherever in it, or names for `import_module`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in _trees())
+            yield from (alias.name for alias in node.names if alias.name in trees())
         elif isinstance(node, ast.ImportFrom) and node.module:
-            full = {f"{node.module}.{alias.name}" for alias in node.names} & _trees().keys()
-            yield from full or {node.module} & _trees().keys()
-        elif isinstance(node, ast.Constant) and node.value != "symalloc" and node.value in _trees():
+            full = {f"{node.module}.{alias.name}" for alias in node.names} & trees().keys()
+            yield from full or {node.module} & trees().keys()
+        elif isinstance(node, ast.Constant) and node.value != "symalloc" and node.value in trees():
             yield str(node.value)
 
 
@@ -92,7 +80,7 @@ def _riddles(tree: ast.AST, public: bool = True) -> Iterator[tuple[str, bool]]:
 
 
 def _riddles_of(public: bool) -> Iterator[str]:
-    for module, tree in _trees().items():
+    for module, tree in trees().items():
         if (ast.get_docstring(tree) or "").startswith(RIDDLES) and public:
             yield module
         yield from (f"{module}:{name}" for name, shown in _riddles(tree) if shown is public)
