@@ -28,7 +28,7 @@ test nightly torch: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
-nightly: $(STAMP) ## run the tests with ten times the examples, optimised kernels and long networks
+nightly: $(STAMP) ## run the tests with all of each campaign, optimised kernels and long networks
 	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
 torch: $(STAMP) ## models of torch, from files and in memory, beside torch itself; installs the extra
