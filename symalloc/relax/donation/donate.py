@@ -49,6 +49,7 @@ from symalloc.relax.ir_types import (
     BindingNode,
     Node,
     TypeNode,
+    VarNode,
     bound,
     elements,
     same_extent,
@@ -339,15 +340,23 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     None where an index into one means another place in the other.  Nothing touches an input any more: what
     the caller gives for it only tells extents.
     """
+    replaced = _replaced(kernel, overlays)
+    if replaced is None:
+        return None
+    made = with_parameters(kernel, elements(kernel.params), with_variables(kernel.body, replaced))
+    return made.with_attr(WRITTEN_IN_PLACE, True)
+
+
+def _replaced(
+    kernel: tirx.PrimFunc, overlays: Collection[Overlay]
+) -> Sequence[tuple[VarNode, VarNode]] | None:
+    """The inputs with the outputs in whose place they are read; None where an index means another place."""
     params = elements(kernel.params)
     over = {index: one.output for one in overlays for index in one.inputs}
     if not over.keys() | over.values() <= accepts_offset(kernel) or not over.keys().isdisjoint(over.values()):
         return None
     replaced = [(params[index], params[output]) for index, output in over.items()]
-    if not all(same_places(source.ty, target.ty) for source, target in replaced):
-        return None
-    made = with_parameters(kernel, params, with_variables(kernel.body, replaced))
-    return made.with_attr(WRITTEN_IN_PLACE, True)
+    return replaced if all(same_places(source.ty, target.ty) for source, target in replaced) else None
 
 
 def same_places(one: TypeNode, other: TypeNode) -> bool:
@@ -396,7 +405,7 @@ def can_overlay(
     shapes of `domain`; what nothing binds may be negative.
     """
     kernel = program.kernels.get(call.kernel)
-    if kernel is None or in_place(module[call.kernel], (overlay,)) is None:
+    if kernel is None or _replaced(module[call.kernel], (overlay,)) is None:
         return False
     placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
     values = symbol_values(kernel, call)
