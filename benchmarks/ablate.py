@@ -279,9 +279,10 @@ def _results_apart(
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
     larger: Mapping[str, int],
+    tried: dict[object, bool],
 ) -> tuple[tvm.IRModule, Mapping[str, Sequence[WrittenOver]]]:
     """The module with outputs written over what calls read last, but for results."""
-    return write_over(module, program, analyses, {name: 1 + larger.get(name, 0) for name in analyses})
+    return write_over(module, program, analyses, {name: 1 + larger.get(name, 0) for name in analyses}, tried)
 
 
 SHRINK: Mapping[str, Mechanism] = {

@@ -216,7 +216,7 @@ def plan_lowered(
 
     chosen = plan(module, program)
     if options.shrink != "none" and options.order == "total":
-        over = partial(_written_over, plan) if memory.shared else lambda one: one
+        over = partial(_written_over, plan, {}) if memory.shared else lambda one: one
         chosen = _ordered(plan, over, chosen)
     module, analyses, plans = chosen.module, chosen.analyses, chosen.plans
     planned = emit_module(
@@ -272,11 +272,14 @@ class _Attempt:
 Planner: TypeAlias = Callable[[tvm.IRModule], _Attempt]
 
 
-def _written_over(plan: Planner, apart: _Attempt) -> _Attempt:
-    """`apart` with outputs written over what calls read last, in functions that take more nowhere then."""
+def _written_over(plan: Planner, tried: dict[object, bool], apart: _Attempt) -> _Attempt:
+    """`apart` with outputs written over what calls read last, in functions that take more nowhere then.
+
+    `tried` tells of each kernel whether it can; orders of calls have that in common.
+    """
     tries = Counter[str]()
     while True:
-        module, over = write_over(apart.module, apart.program, apart.analyses, tries)
+        module, over = write_over(apart.module, apart.program, apart.analyses, tries, tried)
         if not over:
             return apart
         found = replace(plan(module), over=over)

@@ -39,19 +39,23 @@ def write_over(
     program: ir.Program,
     analyses: Mapping[str, FunctionAnalysis],
     larger: Mapping[str, int] = {},
+    tried: dict[object, bool] | None = None,
 ) -> tuple[tvm.IRModule, Mapping[str, Sequence[WrittenOver]]]:
     """`module`, as CallTIRRewrite leaves it, with outputs written over what their calls read last, where that
     is proved; and these, by function.
 
     `program` is what was extracted from it.  A function whose plan came out `larger` once keeps its results
-    apart, and twice, all that it has.
+    apart, and twice, all that it has.  `tried` has what is known of the kernels from another order of calls.
     """
     prover = Prover(Budget(z3_steps=0))  # what is in step is seen without z3, and the other kernels are many
     writer, in_place = DonationWriter(module, "none"), partial(can_overlay, module, program, prover)
     found: dict[str, Sequence[WrittenOver]] = {}
+    known = {} if tried is None else tried
     for name, analysis in analyses.items():
         tries = larger.get(name, 0)
-        search = OverwriteSearch(analysis=analysis, prover=prover, in_place=in_place, results=not tries)
+        search = OverwriteSearch(
+            analysis=analysis, prover=prover, in_place=in_place, results=not tries, tried=known
+        )
         if tries < 2 and (pairs := tuple(search.pairs())):
             found[name], made = pairs, analysis.cfg.definitions
             sources: dict[ir.Var, Any] = {one.output: made[one.source].handle for one in pairs}
@@ -78,7 +82,9 @@ class OverwriteSearch:
 
     def __post_init__(self) -> None:
         cfg, known = self.analysis.cfg, self.analysis.allocations
-        self.domain = known_symbols(cfg).domain
+        self.domain = domain = known_symbols(cfg).domain
+        bounds = (frozenset(side.items()) for side in (domain.lower, domain.upper))
+        self.asked = (*bounds, domain.assumptions, domain.default_lower, domain.default_upper)
         allocated = [(made, known[made.var]) for _, made in cfg.of_type(ir.AllocFresh) if not made.giver]
         kinds = (None, RETURNED) if self.results else (None,)
         own = [(made, one) for made, one in allocated if one.escape in kinds and one.nbytes is not None]
@@ -128,7 +134,8 @@ class OverwriteSearch:
         if overlay is None:
             return None
         kinds = ((tensor_type(one), one) for one in call.arguments)
-        key = call.kernel, overlay, tuple(one if kind is None else kind.shape for kind, one in kinds)
+        shapes = tuple(one if kind is None else kind.shape for kind, one in kinds)
+        key = self.asked, call.kernel, overlay, shapes
         if key not in self.tried:
             self.tried[key] = self.in_place(call, overlay, self.domain)
         return overlay if self.tried[key] else None
