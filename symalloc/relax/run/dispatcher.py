@@ -82,8 +82,8 @@ class Dispatcher:
         order, uses = TopologicalSorter(self._waits), Counter(one for some in self._uses for one in some)
         order.prepare()
         ready, idle = list[int](), self._machines[1:]
-        running: dict[Future[Any], tuple[int, relax.VirtualMachine]] = {}
-        over = SimpleQueue[Future[Any]]()
+        running: dict[int, tuple[Future[Any], relax.VirtualMachine]] = {}
+        over = SimpleQueue[int]()  # one of futures would keep them, as they keep it
         try:
             with ThreadPoolExecutor(len(idle)) as threads:
                 while order.is_active():
@@ -93,10 +93,10 @@ class Dispatcher:
                         function, takes = self._steps[self._dispatches[number]]
                         taken = (self._value(one, values) for one in takes)
                         future = threads.submit(machine[function], *taken)
-                        running[future] = number, machine
-                        future.add_done_callback(over.put)
-                    future = over.get()
-                    number, machine = running.pop(future)
+                        running[number] = future, machine
+                        future.add_done_callback(lambda _, number=number: over.put(number))  # type: ignore[misc]
+                    number = over.get()
+                    future, machine = running.pop(number)
                     values[self._dispatches[number]] = future.result()
                     uses.subtract(self._uses[number])
                     for address in self._uses[number]:
@@ -105,7 +105,7 @@ class Dispatcher:
                     idle.append(machine)
                     order.done(number)
         finally:  # who keeps an error would keep the tensors of kernels
-            for future in _ended(running):
+            for future in _ended([future for future, _ in running.values()]):
                 if error := future.exception():
                     clear_frames(error.__traceback__)
 

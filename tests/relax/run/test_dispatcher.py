@@ -167,7 +167,7 @@ def test_kernels_that_fail_leave_nothing(kernel: Any, together: int) -> None:
     kernel(planted)
     pool = symalloc.Pool()
     runner = Runner(wide(), workers=2, pool=pool, options=PlanOptions(order="dag"))
-    for fails[0] in (False, True, True, False):
+    for fails[0] in (False, *[True] * 40, False):  # others end behind the one that fails, now and then
         if not fails[0]:
             assert runner.run({"n": 50}, check=True).difference is None
         else:
