@@ -105,7 +105,6 @@ def _times(left: Bound, right: Bound) -> Bound:
 
 
 LARGE = 2**20  # an extent at which bounds are compared first
-MOST_COMPARED = 4  # checks up to which the prover is asked which of them follow from the others
 
 
 def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
@@ -125,11 +124,11 @@ def guards(arenas: Sequence[Arena], domain: Domain, prover: Prover) -> tuple[Gua
 
 
 def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -> tuple[Guard, ...]:
-    """The fewest checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
+    """Checks under which no intermediate value of the `evaluated` expressions reaches 2**63.
 
     There is at most one check for each symbol by itself, `n <= K`, with a second one, `-K <= n`, for a symbol
-    that may be negative; and one polynomial for all bounds in several symbols.  What follows from the others
-    is left out.
+    that may be negative; and one polynomial for all bounds in several symbols.  What is seen to follow from
+    the others, or proved by what is assumed, is left out.
     """
     magnitude_of = ValueBounds().magnitude
     bounds = {magnitude_of(part) for part in _with_parts(evaluated)}
@@ -140,9 +139,9 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
     wanted = _not_implied(checks, joint, domain)
-    alone = len(wanted) == 1 and not domain.assumptions
-    fewest = wanted if alone or len(wanted) > MOST_COMPARED else prover.minimise(wanted, domain)
-    return tuple(Guard(condition=c, check=checks[c]) for c in fewest)
+    if domain.assumptions:
+        wanted = [c for c in wanted if not prover.prove(c, domain, explain=False).holds]
+    return tuple(Guard(condition=c, check=checks[c]) for c in wanted)
 
 
 def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> list[Condition]:

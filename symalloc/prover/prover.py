@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -113,21 +113,6 @@ class Prover:
         undecided.
         """
         return self.prove(conclusion, domain.assuming(premises), explain=False).holds
-
-    def minimise(self, guards: Sequence[Condition], domain: Domain) -> tuple[Condition, ...]:
-        """A subset of `guards` (conjunctions taken apart) that implies all of them over `domain`.
-
-        It keeps their order.  Longer conditions are dropped first, so that the cheapest checks remain.  A
-        guard that cannot be proved to follow from the others stays.
-        """
-        parts = dict.fromkeys(p for g in guards for p in g.conjuncts)
-        proofs = ((p, self.prove(p, domain, explain=False)) for p in parts)
-        kept = [p for p, proof in proofs if proof.verdict is not Verdict.ALWAYS_VALID]
-        for guard in sorted(kept, key=lambda g: (-len(g.key), g.key)):
-            others = [g for g in kept if g != guard]
-            if others and self.implies(others, guard, domain):
-                kept = others
-        return tuple(kept)
 
     def complete(self, point: Mapping[str, int], domain: Domain) -> dict[str, int] | None:
         """`point` with small values for the assumptions' symbols that it leaves out; None where none are

@@ -13,7 +13,7 @@ from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
-from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt
+from symalloc.size.condition import FALSE, And, Condition, Or, Relation, gt, le
 from symalloc.size.expr import Atom, Expr, FloorDiv, constant, floordiv, mod, round_up, symbol
 from tests.scale import tries
 
@@ -177,8 +177,9 @@ def test_one_guard_speaks_for_what_it_dominates() -> None:
 
 
 def test_guards_that_follow_from_others_are_left_out() -> None:
-    domain = Domain(lower={"n": 1, "b": 1})
-    assert len(overflow_guards([64 * N * B, 64 * B], domain, PROVER)) == 1
+    assert len(overflow_guards([64 * N * B + 64 * B, 64 * B], DOMAIN, PROVER)) == 1
+    domain = Domain(assumptions=(le(N * B, 1000), le(B, 1000)))
+    assert overflow_guards([64 * N * B, 64 * B], domain, PROVER) == ()
 
 
 def test_a_late_arena_is_checked_where_it_is_reserved_and_only_for_what_is_new() -> None:

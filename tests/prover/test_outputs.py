@@ -57,28 +57,6 @@ def test_strange_names_are_not_taken_for_each_other() -> None:
     assert Solver(Budget()).ask([*wanted, claim], box) == "z3"
 
 
-@pytest.mark.parametrize(
-    ("guards", "assume", "kept"),
-    [
-        (["n <= 1024", "n <= 2048"], [], ["n <= 1024"]),
-        (["4*n*m <= 4096", "n*m <= 1024", "m >= 1"], [], ["n*m <= 1024", "m >= 1"]),
-        (["n <= 8", "n <= m"], ["n <= 4"], ["n <= m"]),
-        (["n <= m and m <= k", "n <= k"], [], ["n <= m", "m <= k"]),
-        (["n % 32 == 0", "n % 16 == 0"], [], ["n % 32 == 0"]),
-        ([], [], []),
-        (["n <= m", "m <= n", "n == m"], [], ["n == m"]),
-    ],
-)
-def test_guards_are_minimised(guards: list[str], assume: list[str], kept: list[str]) -> None:
-    domain = Domain(assumptions=tuple(map(parse_condition, assume)))
-    found = Prover().minimise([parse_condition(g) for g in guards], domain)
-    prover = Prover()
-    for guard in map(parse_condition, guards):  # nothing is lost
-        assert prover.implies(found, guard, domain)
-    if kept != ["n == m"]:
-        assert found == tuple(map(parse_condition, kept))
-
-
 def test_points_are_ordered_by_the_largest_value_then_by_name() -> None:
     values = [(0, 2), (1, 0), (-1, 1), (-1, 0), (0, 0)]
     points = [{"b": b, "a": a} for a, b in values]
