@@ -74,15 +74,11 @@ class SyntacticOrder:
         difference = high - low
         grain = gcd(*difference.terms.values()) or 1
         least, scale = _without_quotients(difference)
-        return self.adds_up(least + (scale * grain - 1))
+        return self._signs.expr(least + (scale * grain - 1))
 
     def never_negative(self, monomial: Monomial) -> bool:
         """Return whether a product of atoms is seen to be >= 0 at every point."""
         return self._signs.monomial(monomial)
-
-    def adds_up(self, expr: Expr) -> bool:
-        """Return whether no term of `expr` is ever negative, as far as that is seen."""
-        return self._signs.expr(expr)
 
 
 def alternatives(expr: Expr) -> tuple[Expr, ...]:

@@ -71,7 +71,8 @@ class Prover:
     def __init__(self, budget: Budget = Budget()) -> None:  # noqa: B008 - frozen
         self.budget = budget
         self.solver = Solver(budget)
-        self._decided: Counter[str] = Counter()
+        # How many constraints each layer decided; answers from the cache do not count again.
+        self.decided: Counter[str] = Counter()
         self._by_content: dict[tuple[object, ...], DomainCache] = {}
         self._proofs: dict[tuple[object, ...], Proof] = {}
 
@@ -79,11 +80,6 @@ class Prover:
     def glancing(self) -> Prover:
         """A prover with a small budget."""
         return Prover(GLANCE)
-
-    @property
-    def decided(self) -> Mapping[str, int]:
-        """The number of constraints that each layer decided; answers from the cache do not count again."""
-        return dict(self._decided)
 
     def prove(self, constraint: Condition, domain: Domain = _EVERYTHING, *, explain: bool = True) -> Proof:
         """The verdict on `constraint` over `domain`.
@@ -100,7 +96,7 @@ class Prover:
         if proof is None:
             proof = self._decide(constraint, cache, explain)
             proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)
-            self._decided[proof.decided_by] += 1
+            self.decided[proof.decided_by] += 1
             if len(self._proofs) >= MAX_PROOFS:
                 self._proofs.clear()
             self._proofs[key] = proof
