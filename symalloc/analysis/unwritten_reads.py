@@ -84,12 +84,15 @@ class UnwrittenReads:
         self.points_to, self.effects, self.paths = conflicts.points_to, conflicts.effects, conflicts.paths
 
     def candidates(self) -> Iterator[tuple[int, Target, bool]]:
-        """Reads of memory that the function has to write itself: (point, what it reads, doubtful)."""
+        """Reads of what some path to them may not have written in full: (point, what it reads, doubtful)."""
+        filled = self.given
         for point, need in enumerate(self.content.needs):
             for wanted, doubtful in ((need.must, False), (need.may, True)):
                 for target in self.points_to.targets(wanted) if wanted else ():
-                    if target.certain and not contains(self.given, target.region):
+                    if target.certain and not contains(filled, target.region):
                         yield point, target, doubtful
+            if not self.paths.at[point]:
+                filled |= self.effects[point].must_defs
 
     def on_paths(self, point: int, target: Target, *, doubtful: bool) -> Iterator[UnwrittenRead]:
         """The paths on which a candidate is a read of what nothing, or only a part, was written of."""
