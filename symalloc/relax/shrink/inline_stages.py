@@ -27,16 +27,17 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
     Each element is then computed no more often than before, and loops of reductions read no more than they
     did; with `into_sums` these read through copies and paddings, too.
     """
-    schedule = s_tir.Schedule(kernel, error_render_level="none")
-    for block in schedule.get_child_blocks(schedule.get_sblock(kernel.body.block.name_hint)):
-        now, made = schedule.mod["main"], schedule.get(block)
-        stages = stages_of(now) or ()
-        at = next((number for number, one in enumerate(stages) if one.block.same_as(made)), len(stages))
+    schedule, now = s_tir.Schedule(kernel, error_render_level="none"), kernel
+    stages = stages_of(kernel) or ()
+    for name in [stage.name for stage in stages]:
+        at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
         own = elements(now.body.block.alloc_buffers)
         moves = any(stage.target.same_as(buffer) for stage in stages[at : at + 1] for buffer in own)
         if moves and _can_go(stages[at], stages[at + 1 :], into_sums=into_sums):
             with suppress(Exception):  # TVM asks for more than is told here
-                schedule.compute_inline(block)
+                schedule.compute_inline(schedule.get_sblock(name))
+                now = schedule.mod["main"]
+                stages = stages_of(now) or ()
     return schedule.mod["main"].with_attrs(dict(kernel.attrs or {}))
 
 
