@@ -309,8 +309,11 @@ class UnwrittenReads:
 
         Views of an arena do not, each is a tensor of its own.
         """
-        view = self.view_in_arena(number)
-        return self.base_of(number).number if view is None else view
+        top = self.outermost_view(number)
+        parent = None if top is None else self.points_to.regions[top].parent
+        if top is None or parent is None:
+            return number
+        return top if contains(self.arenas, parent) else parent
 
     # -- memory without content that is meant to be so -------------------------------------------------------
 
