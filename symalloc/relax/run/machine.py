@@ -87,9 +87,10 @@ def call(
     Raises RefusedError for what a pool refuses, RunError for all else that fails.
     """
     with run_error(f"TVM cannot take the arguments of `{function}`"):
-        passed, states = _taken(machine, arguments)
+        taking = _Taking(machine)
+        passed = [taking(a) for a in arguments]
     try:
-        with forward(states), around or nullcontext():
+        with forward(taking.states), around or nullcontext():
             started = perf_counter()
             result = machine[function](*passed, *memory)
             seconds = perf_counter() - started
@@ -123,31 +124,37 @@ def clocked(machine: relax.VirtualMachine, seconds: dict[str, list[float]]) -> I
         machine.set_instrument(lambda *_: 0)
 
 
-def _taken(
-    machine: relax.VirtualMachine, arguments: Sequence[Argument]
-) -> tuple[list[object], list[tuple[object, tuple[int, ...]]]]:
-    """Values of TVM's for the arguments of one call, and the objects among them with their new positions.
+class _Taking:
+    """Makes values of TVM's of the arguments of one call; `states` are the objects among them.  A function in
+    a function that calls itself would keep the machine till the garbage collector comes.
 
     What hands back several objects at once is called once.
     """
-    made, states = dict[str, Any](), list[tuple[object, tuple[int, ...]]]()
 
-    def value(argument: Argument) -> object:
+    def __init__(self, machine: relax.VirtualMachine) -> None:
+        self._machine = machine
+        self._made: dict[str, object] = {}
+        self.states: list[tuple[object, tuple[int, ...]]] = []
+
+    def __call__(self, argument: Argument) -> object:
         if isinstance(argument, ShapeArgument):
             return tvm.runtime.ShapeTuple(argument)
         if isinstance(argument, ObjectArgument):
-            if argument.maker not in made or not argument.path:
-                made[argument.maker] = machine[argument.maker](*map(value, argument.arguments))
-            found = made[argument.maker]
-            for index in argument.path:
-                found = found[index]
-            states.append((with_sequences(found, argument.lengths), argument.lengths))
+            found = with_sequences(self._object(argument), argument.lengths)
+            self.states.append((found, argument.lengths))
             return found
         if isinstance(argument, tuple):
-            return tuple(map(value, argument))
+            return tuple(map(self, argument))
         return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
 
-    return list(map(value, arguments)), states
+    def _object(self, argument: ObjectArgument) -> object:
+        made: Any = self._made.get(argument.maker) if argument.path else None
+        if made is None:
+            made = self._machine[argument.maker](*map(self, argument.arguments))
+            self._made[argument.maker] = made
+        for index in argument.path:
+            made = made[index]
+        return made
 
 
 def _arrays(value: object) -> list[np.ndarray]:
