@@ -1,7 +1,8 @@
 """Names and scalar parameters of kernels by where they are used.
 
 TVM's passes number the kernels that they make, and put their scalars in an order, as addresses happen to
-fall: `fused_conv2d_add1` of one run is `fused_conv2d_add2` of the next.
+fall: `fused_conv2d_add1` of one run is `fused_conv2d_add2` of the next.  Kernels that differ in that alone are
+one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, PrimType
 from tvm.tirx.buffer import BufferType
@@ -51,19 +53,24 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
         if n in kernels and n not in kept and "global_symbol" not in (kernels[n].attrs or {})
     ]
     taken = {v.name_hint for v in module.get_global_vars()}.difference(made)
-    renamed = dict[str, tuple[str, Sequence[int]]]()
-    for name in made:
-        taken.add(free := free_name(_NUMBER.sub("", name), taken, str))
-        renamed[name] = free, _scalar_order(kernels[name])
-    if all(name == free and order == sorted(order) for name, (free, order) in renamed.items()):
+    orders = {name: _scalar_order(kernels[name]) for name in made}
+    ordered = {name: _with_order(kernels[name], order) for name, order in orders.items()}
+    # TVM has made one of equal kernels, or two, as the addresses of its symbols have it
+    same, renamed = dict[int, str](), dict[str, str]()
+    for name, kernel in ordered.items():
+        twin = same.setdefault(tvm_ffi.structural_hash(kernel), name)
+        if twin == name or not tvm_ffi.structural_equal(kernel, ordered[twin]):
+            taken.add(free := free_name(_NUMBER.sub("", name), taken, str))
+            renamed[name] = free
+        else:
+            renamed[name] = renamed[twin]
+    if all(name == free and ordered[name] is kernels[name] for name, free in renamed.items()):
         return module
-    draft, instead = ModuleDraft(without(module, made)), dict[str, tuple[GlobalVar, Sequence[int]]]()
-    for name, (free, order) in renamed.items():
-        kernel = kernels[name]
-        if order != sorted(order):
-            params = elements(kernel.params)
-            kernel = with_parameters(kernel, [params[i] for i in order], kernel.body)
-        instead[name] = draft.add(free, kernel), order
+    draft, added = ModuleDraft(without(module, made)), dict[str, GlobalVar]()
+    for name, free in renamed.items():
+        if free not in added:
+            added[free] = draft.add(free, ordered[name])
+    instead = {name: (added[free], orders[name]) for name, free in renamed.items()}
     return call_instead(draft.finished(), instead)
 
 
@@ -80,6 +87,13 @@ def _referenced_elsewhere(
                 if type(argument) in (GlobalVar, relax.Tuple):
                     visit(argument, (GlobalVar, found.append))
     return (variable.name_hint for variable in found)
+
+
+def _with_order(kernel: Node, order: Sequence[int]) -> Node:
+    params = elements(kernel.params)
+    return (
+        kernel if order == sorted(order) else with_parameters(kernel, [params[i] for i in order], kernel.body)
+    )
 
 
 def _scalar_order(kernel: Node) -> Sequence[int]:

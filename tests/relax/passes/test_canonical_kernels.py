@@ -11,13 +11,21 @@ from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 
 import symalloc
-from symalloc.relax.ir_types import bindings_in, elements, with_parameters
+from symalloc.relax.ir_types import (
+    BindingNode,
+    bindings_in,
+    bound,
+    elements,
+    with_arguments,
+    with_parameters,
+)
 from symalloc.relax.passes.canonical_kernels import call_instead, canonical_kernels
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.stages import Lowered, WantedStages
 from symalloc.relax.passes.stages import lower as lower_stages
-from symalloc.relax.rewrite import ModuleDraft, without
+from symalloc.relax.rewrite import ModuleDraft, map_bindings, without
 from tests.models.imported import load_imported
+from tests.models.zoo import MODELS
 
 _SOURCE = """
 @I.ir_module
@@ -97,6 +105,32 @@ def test_names_and_orders_do_not_depend_on_what_they_were() -> None:
         for m in (lowered, again)
     ]
     assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_kernels_that_differ_in_the_order_of_scalars_are_one() -> None:
+    """TVM makes one or two of the reshapes of keys and of values, as the orders are alike or not."""
+    lowered = lower(MODELS["llama_decode_masked"].build(), "llvm")
+    kernel, calls = lowered["reshape1"], list[Call]()
+    params = elements(kernel.params)
+    scalars = [i for i, p in enumerate(params) if type(p.ty) is tvm.ir.PrimType]
+    swapped = dict(zip(scalars, reversed(scalars), strict=True))
+    order = [swapped.get(i, i) for i in range(len(params))]
+    draft = ModuleDraft(lowered)
+    other = draft.add("reshape7", with_parameters(kernel, [params[i] for i in order], kernel.body))
+
+    def second(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        value = binding.value
+        if type(value) is Call and getattr(value.op, "name_hint", "") == "reshape1":
+            calls.append(value)
+            if len(calls) == 2:
+                arguments = [elements(value.args)[i] for i in order]
+                return [bound(binding.var, with_arguments(value, arguments, other))]
+        return None
+
+    twins = map_bindings(draft.finished(), second)
+    assert len(scalars) == len(calls) == 2 and "reshape7" in twins.script()
+    given = [v.name_hint for v, f in lowered.functions_items() if isinstance(f, relax.Function)]
+    assert canonical_kernels(twins, given).script() == lowered.script()
 
 
 @pytest.mark.parametrize("name", ["torch_image_floors", "torch_image_any_size"])
