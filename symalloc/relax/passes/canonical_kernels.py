@@ -1,8 +1,8 @@
 """Names and scalar parameters of kernels by where they are used.
 
 TVM's passes number the kernels that they make, and put their scalars in an order, as addresses happen to
-fall: `fused_conv2d_add1` of one run is `fused_conv2d_add2` of the next.  Kernels that differ in that alone are
-one.
+fall: `fused_conv2d_add1` of one run is `fused_conv2d_add2` of the next.  Kernels that differ in nothing else
+are one.
 """
 
 from __future__ import annotations
