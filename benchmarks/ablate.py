@@ -320,8 +320,8 @@ SHRUNK = (
     *("torch_convnext", "torch_unet", "torch_cross_attention", "torch_autoencoder"),
     *("torch_decode_step", "torch_op_six_lengths"),
 )
-"""Models for `shrink`.  The last two are here because an order of calls helps them: a mean over all is none over
-the zoo.
+"""Models for `shrink`.  The last two are here because an order of calls helps them: a mean over all is none
+over the zoo.
 """
 
 
