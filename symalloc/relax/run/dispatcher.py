@@ -83,7 +83,7 @@ class Dispatcher:
         order.prepare()
         ready, idle = list[int](), self._machines[1:]
         running: dict[int, tuple[Future[Any], relax.VirtualMachine]] = {}
-        over = SimpleQueue[int]()  # one of futures would keep them, as they keep it
+        over = SimpleQueue[int]()  # not of futures: their callbacks keep the queue, a cycle
         try:
             with ThreadPoolExecutor(len(idle)) as threads:
                 while order.is_active():

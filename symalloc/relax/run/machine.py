@@ -124,9 +124,9 @@ def clocked(machine: relax.VirtualMachine, seconds: dict[str, list[float]]) -> I
         machine.set_instrument(lambda *_: 0)
 
 
+# a class: an inner function that calls itself is a cycle, and would keep the machine until it is collected
 class _Taking:
-    """Makes values of TVM's of the arguments of one call; `states` are the objects among them.  A function in
-    a function that calls itself would keep the machine till the garbage collector comes.
+    """Makes values of TVM's of the arguments of one call; `states` are the objects among them.
 
     What hands back several objects at once is called once.
     """
