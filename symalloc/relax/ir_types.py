@@ -53,10 +53,10 @@ class Node(Protocol):
     def __len__(self) -> int:
         """The number of elements of an array."""
 
-    def __add__(self, other: Node, /) -> Node:
+    def __add__(self, other: Node | int, /) -> Node:
         """The sum of two scalar expressions."""
 
-    def __sub__(self, other: Node, /) -> Node:
+    def __sub__(self, other: Node | int, /) -> Node:
         """The difference of two scalar expressions."""
 
     def __mul__(self, other: Node, /) -> Node:
@@ -146,6 +146,13 @@ def at_offset(type_: TypeNode, offset: VarNode, factor: int) -> TypeNode:
     shape, strides, address = type_.shape, type_.strides, type_.allocated_addr
     scope, alignment = type_.storage_scope, type_.data_alignment
     return _buffer(scope, type_.dtype, shape, strides, offset, alignment, factor, type_.layout, address, None)
+
+
+def with_shape(type_: TypeNode, shape: Sequence[Node]) -> TypeNode:
+    """The type of a buffer with other extents, its rows one behind the other in memory."""
+    scope, alignment, factor = type_.storage_scope, type_.data_alignment, type_.offset_factor
+    address = type_.allocated_addr
+    return _buffer(scope, type_.dtype, shape, [], type_.elem_offset, alignment, factor, None, address, None)
 
 
 def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> Node:

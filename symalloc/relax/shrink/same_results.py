@@ -25,7 +25,7 @@ def same_results(original: tirx.PrimFunc, rewritten: tirx.PrimFunc) -> bool:
     params, theirs = elements(original.params), elements(rewritten.params)
     if before is None or after is None or len(params) != len(theirs):
         return False
-    if not all(map(ir.Var.same_as, params, theirs)) or (_promises(rewritten) and not _promises(original)):
+    if not all(map(ir.Var.same_as, params, theirs)) or (promises(rewritten) and not promises(original)):
         return False
     names = [stage.name for stage in after]
     kept = [stage for stage in before if stage.name in names]
@@ -43,7 +43,8 @@ def same_results(original: tirx.PrimFunc, rewritten: tirx.PrimFunc) -> bool:
     return all(one.last(param) == other.last(param) for param in params)
 
 
-def _promises(kernel: tirx.PrimFunc) -> bool:
+def promises(kernel: tirx.PrimFunc) -> bool:
+    """Return whether a kernel is compiled as if no two of its buffers overlap."""
     return bool(kernel.attrs and kernel.attrs.get(_NOALIAS))
 
 

@@ -1,0 +1,217 @@
+"""Kernels that take tensors as parts of larger ones: run beside the originals, and with faults planted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+from tvm.script import tirx as T  # noqa: N812
+
+from symalloc.relax.ir_types import Node, elements, typed_var, visit, with_parameters, with_variables
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.shrink.kernel_parts import Part, restores, with_parts
+from tests.scale import tries
+
+
+def kernels() -> Mapping[str, tirx.PrimFunc]:
+    """Kernels that TVM makes of operators on (2, n, 8) and (8, 5)."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([2, n, 8], "float32"))
+    w = relax.Var("w", relax.TensorType([8, 5], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            ways = {
+                "matmul": relax.op.matmul(x, w),
+                "softmax": relax.op.nn.softmax(x, axis=-1),
+                "tanh": relax.op.tanh(x),
+                "sum": relax.op.sum(x, axis=[2]),
+                "turned": relax.op.permute_dims(x, [0, 2, 1]),
+                "shifted": relax.op.strided_slice(x, axes=[2], begin=[3], end=[7]),
+                "padded": relax.op.nn.pad(x, [0, 0, 0, 0, 2, 1]),
+            }
+            made = [builder.emit(value) for value in ways.values()]
+            result = builder.emit_output(relax.Tuple(made))
+        builder.emit_func_output(result)
+    lowered = lower(builder.get(), "llvm")
+    return {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, tirx.PrimFunc)}
+
+
+KERNELS = kernels()
+N, CAP = 3, 7
+
+
+def wholes(kernel: tirx.PrimFunc) -> Iterator[Mapping[int, Part]]:
+    """Each parameter in a whole that is longer on one axis, and all of them on their last ones."""
+    last = dict[int, Part]()
+    for position, param in enumerate(elements(kernel.params)):
+        extents = elements(param.ty.shape)
+        for axis, extent in enumerate(extents):
+            fixed = isinstance(extent, tirx.IntImm)
+            offset, whole = (axis + 1, int(extent) + 4) if fixed else (0, typed_var("cap", extent.ty))
+            offsets, longer = [0] * len(extents), [None] * len(extents)
+            offsets[axis], longer[axis] = offset, whole
+            last[position] = Part(tuple(offsets), tuple(longer))
+            yield {position: last[position]}
+    yield last
+
+
+CASES = [(name, parts) for name, kernel in KERNELS.items() for parts in wholes(kernel)]
+
+
+def run(kernel: tirx.PrimFunc, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What is in the arrays then."""
+    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    given = [tvm.runtime.tensor(one) for one in arrays]
+    tvm.compile(module, "llvm")["main"](*given)
+    return [one.numpy() for one in given]
+
+
+def extents(param: tirx.Var, symbols: Mapping[str, int]) -> list[int]:
+    return [int(e) if isinstance(e, tirx.IntImm) else symbols[e.name] for e in elements(param.ty.shape)]
+
+
+def inside(parts: Mapping[int, Part], position: int, part: Sequence[int]) -> tuple[slice, ...]:
+    """Where a part lies in its whole."""
+    begins = parts[position].offsets if position in parts else (0,) * len(part)
+    return tuple(slice(b, b + e) for b, e in zip(begins, part, strict=True))
+
+
+@pytest.mark.parametrize(("name", "parts"), CASES[:: tries(3, 1)])
+def test_a_kernel_does_with_a_whole_what_it_did_with_the_part(name: str, parts: Mapping[int, Part]) -> None:
+    given = KERNELS[name]
+    made = with_parts(given, parts)
+    assert made is not None and restores(given, made, {at: one.offsets for at, one in parts.items()})
+    random, symbols = np.random.default_rng(0), {"n": N, "cap": CAP}
+    shapes = [extents(param, symbols) for param in elements(given.params)]
+    larger = [extents(param, symbols) for param in elements(made.params)]
+    arrays = [random.random(shape, dtype="float32") for shape in larger]
+    places = [inside(parts, position, shape) for position, shape in enumerate(shapes)]
+    expected = run(given, [np.ascontiguousarray(a[at]) for a, at in zip(arrays, places, strict=True)])
+    found = run(made, arrays)
+    for whole, before, at, part in zip(found, arrays, places, expected, strict=True):
+        before[at] = part
+        assert whole.tobytes() == before.tobytes()
+
+
+def test_what_only_a_part_told_is_not_known_any_more() -> None:
+    cap = typed_var("cap", ir.PrimType("int64"))
+    one = Part((0, 0, 0), (None, cap, None))
+    assert with_parts(KERNELS["tir_tanh"], {0: one, 1: one}) is None
+    assert with_parts(KERNELS["tir_tanh"], {0: Part((0, 0), (None, None))}) is None  # of another rank
+
+
+@T.prim_func
+def address(x: T.Buffer((8,), "float32")) -> None:
+    T.evaluate(T.call_extern("int32", "memset", T.address_of(x[0]), 0, 32))
+
+
+@T.prim_func
+def narrow(x: T.Buffer((T.int32(8),), "float32")) -> None:
+    for i in T.serial(T.int32(8)):
+        x[i] = T.float32(1)
+
+
+def test_a_kernel_that_hands_on_an_address_takes_no_whole() -> None:
+    part = Part((2,), (16,))
+    assert with_parts(address, {0: part}) is None
+
+
+def test_an_index_that_could_overflow_is_not_proved() -> None:
+    made = with_parts(narrow, {0: Part((2,), (16,))})
+    assert made is None or not restores(narrow, made, {0: (2,)})
+
+
+# -- faults --------------------------------------------------------------------------------------------------
+
+
+KINDS = (ir.TensorLoad, tirx.BufferStore, ir.TensorRegion)
+
+
+def faults(made: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Each access of a finished kernel at a wrong index, or of another buffer."""
+    params = elements(made.params)
+    accesses: list[Node] = []
+    visit(made.body, *((kind, accesses.append) for kind in KINDS))
+    for wrong in accesses:
+        for fault, right in misplaced(wrong, params):
+            rules = tuple((kind, partial(instead, wrong, right)) for kind in KINDS)
+            yield fault, with_parameters(made, params, tvm_ffi.structural_map(made.body, rules))
+
+
+def instead(wrong: Node, right: Node, node: Node) -> Node:
+    return right if node.same_as(wrong) else node
+
+
+def misplaced(access: Node, params: Sequence[tirx.Var]) -> Iterator[tuple[str, Node]]:
+    """An access somewhere else."""
+    buffer, indices = place(access)
+    for axis, index in enumerate(indices):
+        for by in (1, -1):
+            moved = [*indices[:axis], index + by, *indices[axis + 1 :]]
+            yield f"an index {by:+}", rebuilt(access, buffer, moved)
+    for axis, index in enumerate(indices[1:]):
+        if not index.same_as(indices[axis]):
+            turned = [*indices[:axis], index, indices[axis], *indices[axis + 2 :]]
+            yield "two indices exchanged", rebuilt(access, buffer, turned)
+    for other in params:
+        if not other.same_as(buffer) and len(other.ty.shape) == len(indices):
+            yield "another buffer", rebuilt(access, other, indices)
+
+
+def place(access: Node) -> tuple[Node, Sequence[Node]]:
+    if isinstance(access, ir.TensorRegion):
+        return access.source, [one.min for one in elements(access.region)]
+    buffer = access.buffer if isinstance(access, tirx.BufferStore) else access.source
+    return buffer, elements(access.indices)
+
+
+def rebuilt(access: Node, buffer: Node, indices: Sequence[Node]) -> Node:
+    if isinstance(access, ir.TensorRegion):
+        extents = [one.extent for one in elements(access.region)]
+        ranges = [ir.Range.from_min_extent(*pair) for pair in zip(indices, extents, strict=True)]
+        return tirx.BufferRegion(buffer, ranges)
+    if isinstance(access, tirx.BufferStore):
+        return tirx.BufferStore(buffer, access.value, indices)
+    return tirx.BufferLoad(buffer, indices)
+
+
+@pytest.mark.parametrize(("name", "parts"), CASES)
+def test_planted_faults_are_refused(name: str, parts: Mapping[int, Part]) -> None:
+    given, offsets = KERNELS[name], {at: one.offsets for at, one in parts.items()}
+    made = with_parts(given, parts)
+    assert restores(given, made, offsets)
+    planted = [*faults(made)]
+    assert len(planted) > 10
+    for fault, kernel in planted:
+        assert not restores(given, kernel, offsets), f"{fault}\n{kernel.script()}"
+    for position, begin in offsets.items():
+        for axis in range(len(begin)):
+            for by in (1, -1):
+                told = (*begin[:axis], begin[axis] + by, *begin[axis + 1 :])
+                assert not restores(given, made, offsets | {position: told}), "another offset told"
+        assert not restores(given, made, {at: one for at, one in offsets.items() if at != position})
+    assert not restores(given.without_attr("tirx.noalias"), made, offsets), "a promise made"
+
+
+def test_a_whole_holds_all_of_its_part() -> None:
+    given, parts = KERNELS["tir_tanh"], {0: Part((0, 0, 3), (None, None, 10))}
+    made = with_parts(given, parts)
+    assert made is not None and not restores(given, made, {0: (0, 0, 3)})  # 3 + 8 > 10
+    parts = {0: Part((0, 0, 1), (None, None, None))}
+    made = with_parts(given, parts)
+    assert made is not None and not restores(given, made, {0: (0, 0, 1)})
+
+
+def test_no_parameter_is_given_for_two() -> None:
+    given, whole = KERNELS["tir_tanh"], Part((0, 0, 0), (None, None, 16))
+    made = with_parts(given, {0: whole, 1: whole})
+    one = elements(made.params)[0]
+    assert restores(given, made, {0: (0, 0, 0), 1: (0, 0, 0)})
+    both = with_parameters(made, [one, one], with_variables(made.body, [(elements(made.params)[1], one)]))
+    assert not restores(given, both, {0: (0, 0, 0), 1: (0, 0, 0)})
