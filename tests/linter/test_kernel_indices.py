@@ -88,3 +88,101 @@ FAR = "b[n + i] = T.float32(0)"
 def test_every_shape_is_at_fault_where_each_has_a_pass_that_fails(loop: str, body: str, verdict: str) -> None:
     (found,) = symalloc.lint(from_source(TWO_BUFFERS.format(loop=loop, body=body)))
     assert (found.rule, str(found.verdict), found.severity) == ("SYM306", verdict, "error")
+
+
+LONE = """@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(out: T.handle, s: T.int64):
+        n = T.int64()
+        a = T.match_buffer(out, (n,), "float32")
+        for i in range({count}):
+            a[i + {first}] = T.float32(0)
+"""
+
+
+def lint_lone(count: str, first: str) -> list[tuple[str, str, str]]:
+    report = symalloc.lint(from_source(LONE.format(count=count, first=first)))
+    return [(d.rule, d.function, str(d.severity)) for d in report]
+
+
+def test_what_is_outside_for_every_shape_is_said() -> None:
+    assert lint_lone("n", "1") == [("SYM306", "kernel", "error")]
+
+
+def test_what_is_right_for_some_shapes_or_scalars_may_be_meant_for_these() -> None:
+    assert lint_lone("4", "0") == []
+    assert lint_lone("n", "s") == []
+
+
+def test_what_is_inside_is_fine() -> None:
+    assert lint_lone("n", "0") == []
+
+
+def test_kernels_are_looked_at_once_whether_called_or_not() -> None:
+    """A kernel that nothing calls gets a program of its own, of which the others are no part."""
+    called = LONE.format(count="n", first="s")
+    other = LONE.format(count="n", first="1").partition("\n")[2].partition("\n")[2].replace("kernel", "lone")
+    main = """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32"), s: R.Prim("int64")) -> R.Tuple():
+        Module.kernel(x, s)
+        return R.tuple()
+"""
+    report = symalloc.lint(from_source(called + "\n" + other + main), select=["SYM3"])
+    found = sorted(d.function for d in report if d.rule == "SYM306")
+    assert found == ["lone", "main"]
+
+
+THREADS = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def fill(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n, 64))
+        y = T.match_buffer(b, (n,))
+        {body}
+
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")):
+        n = T.int64()
+        cls = Module
+        y = R.call_tir(cls.fill, (x,), out_ty=R.Tensor((n,), "float32"))
+        return y
+"""
+STORE = 'for i in T.thread_binding(n, thread="blockIdx.x"):\n{gap}    y[i] = x[i, 0]'
+HALVES = """for i in T.thread_binding((n + 1) // 2, thread="blockIdx.x"):
+{gap}    for j in range(2):
+{gap}        if i * 2 + j < {end}:
+{gap}            y[i * 2 + j] = x[i * 2 + j, 0]"""
+REDUCED = """for i in T.thread_binding(n, thread="blockIdx.x"):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                with T.sblock("sum"):
+                    v, w = T.axis.remap("SR", [i, t])
+                    {init}
+                    y[v] = y[v] + x[v, w]"""
+
+
+def _branches(few: str, many: str | None) -> str:
+    gap = " " * 12
+    other = "" if many is None else f"\n        else:\n{gap}{many.format(gap=gap, end='n')}"
+    return f"if T.tvm_thread_invariant(n <= 2):\n{gap}{few.format(gap=gap, end='n')}{other}"
+
+
+def _rules(body: str) -> list[str]:
+    report = symalloc.lint(from_source(THREADS.format(body=body)), stage="as-is")
+    return [f"{d.rule} {d.severity}" for d in report]
+
+
+@pytest.mark.parametrize("few", [STORE, HALVES])
+def test_branches_that_all_threads_take_fill_what_they_fill_together(few: str) -> None:
+    assert _rules(_branches(few, HALVES)) == []
+    assert _rules(_branches(few, None)) == ["SYM208 error"]
+    assert _rules(HALVES.format(gap=" " * 8, end="n - 1")) == ["SYM208 error"]
+
+
+def test_a_reduction_over_threads_goes_through_its_steps_in_order() -> None:
+    set_first = "with T.init():\n                        y[v] = T.float32(0)"
+    assert _rules(REDUCED.format(init=set_first)) == []
+    assert _rules(REDUCED.format(init="")) == ["SYM905 note"]  # no reduction: threads side by side

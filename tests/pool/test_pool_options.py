@@ -1,3 +1,5 @@
+"""Buffers of one address."""
+
 from __future__ import annotations
 
 from fractions import Fraction
@@ -6,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from symalloc import BoundsError, ReservedBuffer
 from symalloc.arguments import require_bytes
 from symalloc.errors import UsageError
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
+from tests.pool.processes import survives
 
 
 @pytest.mark.parametrize(
@@ -178,3 +183,77 @@ def test_arguments_of_another_type_are_told() -> None:
     with pytest.raises(PoolUsageError, match=r"`limit` is .*; it must be a whole number of bytes"):
         pool.limit = np.array([1, 2])
     assert pool.statistics().allocs == pool.statistics().live == 0
+
+
+def test_pages_follow_and_the_address_stays() -> None:
+    buffer = ReservedBuffer("16MiB")
+    address = buffer.address
+    assert address % 4096 == 0
+    for nbytes in (0, 1, 4096, 4097, 1 << 24, 3 << 20, 5, 0):
+        tensor = buffer.tensor(nbytes)
+        assert (buffer.address, buffer.nbytes, tuple(tensor.shape)) == (address, nbytes, (nbytes,))
+        assert buffer.reserved == max(-(-nbytes // 4096), 1) * 4096
+        if nbytes:
+            np.from_dlpack(tensor)[:] = 7
+    assert "0 of 16777216 bytes" in repr(buffer)
+
+
+def test_a_tensor_of_before_reads_0_behind_what_is_left() -> None:
+    buffer = ReservedBuffer(1 << 20)
+    before = np.from_dlpack(buffer.tensor(1 << 20))
+    before[:] = 7
+    buffer.tensor(4096)
+    del buffer
+    assert before[:4096].min() == 7 and before[4096:].max() == 0
+
+
+def test_more_than_there_is_room_for_is_refused() -> None:
+    buffer = ReservedBuffer(5000)
+    assert tuple(buffer.tensor(5000).shape) == (5000,)
+    with pytest.raises(BoundsError, match="5001 bytes do not fit into a buffer of at most 5000"):
+        buffer.tensor(5001)
+    for wrong in (-1, True, 1.5, "1KiB"):
+        with pytest.raises(PoolUsageError, match="it must be a number of bytes"):
+            buffer.tensor(wrong)  # type: ignore[arg-type]
+    for size in (0, "x", None):
+        with pytest.raises(PoolUsageError):
+            ReservedBuffer(size)  # type: ignore[arg-type]
+
+
+KIB, MIB = 2**10, 2**20
+NEVER = 1e6  # seconds: the background thread sleeps, and the test says what time it is
+
+
+@pytest.mark.usefixtures("native")
+def test_memory_that_nobody_needs_goes_and_what_is_needed_in_each_period_stays() -> None:
+    pool = InstrumentedPool(soft_limit=None, decay=NEVER, bin_capacity=0)
+    for handle in [pool.alloc(40 * MIB), pool.alloc(MIB)]:
+        pool.free(handle)
+    assert pool_functions.decay_at(pool.object, 0.0) == 0
+    for period in (1, 2, 3):
+        pool.free(pool.alloc(10 * MIB))
+        assert pool_functions.decay_at(pool.object, period * NEVER) == (31 * MIB if period == 1 else 0)
+    assert pool.reserved == 10 * MIB
+    assert pool_functions.decay_at(pool.object, 4 * NEVER) == 10 * MIB
+
+
+@pytest.mark.usefixtures("native")
+def test_a_thread_that_did_nothing_for_a_period_caches_nothing() -> None:
+    pool = InstrumentedPool(decay=NEVER)
+    pool.free(pool.alloc(16 * MIB))
+    given = [pool_functions.decay_at(pool.object, period * NEVER) for period in range(4)]
+    assert given == [0, 0, 16 * MIB, 0]
+    assert pool.statistics().used == 0
+
+
+@pytest.mark.usefixtures("native")
+def test_the_thread_runs_in_a_forked_process_too() -> None:
+    pool = InstrumentedPool(decay=0.001, bin_capacity=0)
+
+    def work() -> None:
+        pool.free(pool.alloc(8 * MIB))
+        while pool.reserved:  # the process is ended where that never comes
+            pass
+
+    work()
+    survives(work)

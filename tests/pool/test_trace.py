@@ -1,16 +1,27 @@
+"""Traces: written, recorded, read, replayed."""
+
 from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import POLICIES, replay, total
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
-from tests.pool.steps import STEPS, Step, as_trace
+from tests.pool.steps import STEPS, Step, as_trace, peak_live
+from tests.pool.workloads import WORKLOADS, make_trace
+from tests.scale import part
+
+pytestmark = pytest.mark.usefixtures("native")
 
 GOOD = {
     "name": "small",
@@ -152,3 +163,111 @@ def test_a_folder_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PoolUsageError, match=r"cannot read .*gone\.json: No such file"):
         read_trace(tmp_path / "gone.json")
+
+
+def test_the_last_events_are_kept() -> None:
+    pool = InstrumentedPool()
+    with pool.record(most=4) as recording:
+        old = pool.alloc(1, tag="old")
+        for n in (10, 20, 30):
+            pool.free(pool.alloc(n, tag=f"n{n}"))
+        assert recording.dropped == 3
+        old.free()
+    pool.alloc(5)
+    trace = recording.trace
+    assert trace.events == (Alloc(block=4, nbytes=30), Free(block=4))
+    assert trace.tags == {4: "n30"}
+    assert recording.dropped == 6
+    assert trace.meta == {"dropped": 6}, "two of those that are kept belong to blocks that were dropped"
+
+
+def test_a_call_that_began_before_is_left_out() -> None:
+    pool = InstrumentedPool()
+    recording = pool.record(most=2)
+    with pool.call():
+        pool.alloc(1)
+        pool.alloc(2)
+    trace = recording.stop()
+    assert trace.events == (Alloc(block=2, nbytes=2),)
+    assert not any(isinstance(event, CallEnd) for event in trace.events)
+    assert recording.dropped == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bounded_recording_is_the_end_of_a_whole_one(seed: int, tmp_path: Path) -> None:
+    dice = random.Random(seed)
+    whole, bounded = InstrumentedPool(), InstrumentedPool()
+    most = dice.randrange(1, 60)
+    entire, recent = whole.record(), bounded.record(most)
+    live: list[tuple[int, int]] = []
+    for n in range(200):
+        if live and dice.random() < 0.5:
+            one, other = live.pop(dice.randrange(len(live)))
+            whole.free(one)
+            bounded.free(other)
+        else:
+            live.append((whole.alloc(n, tag=str(n)), bounded.alloc(n, tag=str(n))))
+    everything, last = entire.stop(), recent.stop()
+    allocated = {e.block for e in everything.events[-most:] if isinstance(e, Alloc)}
+    expected = [e for e in everything.events[-most:] if isinstance(e, Alloc | Free) and e.block in allocated]
+    assert list(last.events) == expected
+    assert last.meta == {"dropped": 200 - len(expected)}
+    assert last.tags == {block: everything.tags[block] for block in allocated}
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace_as_json(last))
+    assert read_trace(path) == last
+
+
+MIB = 2**20
+
+
+@settings(max_examples=30)
+@given(steps=STEPS)
+def test_every_policy_replays_every_trace(steps: list[Step]) -> None:
+    trace = as_trace(steps)
+    left = {e.block: e.nbytes for e in trace.events if isinstance(e, Alloc)}
+    for event in trace.events:
+        if isinstance(event, Free):
+            del left[event.block]
+    for policy in POLICIES:
+        result = replay(trace, policy, PoolOptions())
+        assert result.peak_live == peak_live(trace)
+        assert result.operations == len(trace.events)
+        assert result.peak_reserved >= result.peak_live
+        assert result.left_live == sum(left.values())
+        assert result.out_of_memory is None
+
+
+@pytest.mark.parametrize("limit", (Fraction(11, 10), Fraction(21, 20)))
+def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -> None:
+    """Each trace ends just above its limit at most: a page of the pool may be shared by two blocks."""
+    results = [replay(make_trace(w, 11), "pool", PoolOptions(soft_limit=limit)) for w in part(WORKLOADS, 2)]
+    assert all(r.ratio <= limit + Fraction(1, 50) for r in results), [r.ratio for r in results]
+    assert total(results).mean <= limit
+
+
+def test_the_pool_reserves_less_than_the_others() -> None:
+    traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
+    means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in POLICIES}
+    assert means.pop("pool") < min(means.values())
+
+
+def test_running_out_of_memory_is_reported_and_ends_the_replay() -> None:
+    trace = Trace(name="grow", events=tuple(Alloc(block=i, nbytes=MIB) for i in range(8)))
+    result = replay(trace, "pool", PoolOptions(limit=4 * MIB))
+    assert result.out_of_memory is not None
+    assert result.out_of_memory.startswith("event 4: 1048576 bytes do not fit")
+    assert (result.operations, result.peak_reserved) == (4, 4 * MIB)
+
+
+def test_an_empty_trace() -> None:
+    result = replay(Trace(name="empty", events=()), "pool", PoolOptions())
+    assert (result.ratio, result.peak_reserved, result.operations) == (1.0, 0, 0)
+
+
+def test_the_mean_is_geometric() -> None:
+    one = Trace(name="one", events=(Alloc(block=0, nbytes=1024),))  # 4096 reserved
+    four = Trace(name="four", events=(Alloc(block=0, nbytes=4096),))
+    summary = total([replay(t, "exact-size", PoolOptions()) for t in (one, four)])
+    assert summary.mean == pytest.approx(2)
+    assert summary.worst == 4

@@ -1,8 +1,10 @@
-"""The schemas of documents, and what is refused when one is read."""
+"""Documents of findings: JSON, its schema, SARIF."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,13 @@ import jsonschema
 import pytest
 
 from symalloc.errors import UsageError
+from symalloc.linter.diagnostic import Report
+from symalloc.program.span import Source
 from symalloc.report.document import KINDS, schema_text
+from symalloc.report.formats import render_json, render_sarif
 from symalloc.report.plan_json import read_plan
+from symalloc.rulebook.book import load_rules
+from tests.report import samples
 
 GOLDEN = Path(__file__).parent / "golden"
 DOCUMENTS = {"lint": "report.json", "plan": "plan.json"}
@@ -65,3 +72,97 @@ def test_a_plan_is_read_by_the_types_of_its_fields(field: str) -> None:
     tensor[field] = ["a", "list"]
     with pytest.raises(UsageError, match=rf"not understood: .* at `\$.functions\[0\].*\.{field}`"):
         read_plan("plan.json", json.dumps(document))
+
+
+Golden = Callable[[str, str], None]
+
+
+def test_golden(golden: Golden) -> None:
+    golden("report.json", render_json(samples.report(*samples.ALL)))
+
+
+def test_a_place_in_a_printed_script_has_no_line() -> None:
+    (row,) = json.loads(render_json(samples.report(samples.FROM_PASS)))["diagnostics"]
+    assert row["line"] is None
+    assert row["file"] == samples.FILE
+    assert "StaticPlanBlockMemory" in row["message"]
+
+
+def test_safe_fixes_come_first() -> None:
+    (row,) = json.loads(render_json(samples.report(samples.OUTGROWN)))["diagnostics"]
+    assert row["fix"] == {"title": samples.GROWN.title, "safe": True}
+
+
+def test_what_a_baseline_left_out_is_counted() -> None:
+    summary = json.loads(render_json(replace(samples.report(), known=3, stale=1)))["summary"]
+    assert (summary["known"], summary["stale"]) == (3, 1)
+
+
+SCHEMA = Path(__file__).parent / "data" / "sarif-schema-2.1.0.json"
+RULES = load_rules().rules
+
+
+def _results(report: Report, root: Path | None = None) -> list[dict]:
+    return json.loads(render_sarif(report, rules=RULES, root=root))["runs"][0]["results"]
+
+
+def test_output_fits_the_official_schema() -> None:
+    document = json.loads(render_sarif(samples.report(*samples.ALL, samples.HOSTILE), rules=RULES))
+    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+
+
+def test_every_rule_has_help() -> None:
+    run = json.loads(render_sarif(samples.report(samples.PLAIN), rules=RULES))["runs"][0]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == sorted(rule.id for rule in RULES)
+    assert all(rule["help"]["text"] and rule["shortDescription"]["text"] for rule in rules)
+    result = run["results"][0]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+
+
+def test_paths_below_the_root_are_relative() -> None:
+    (result,) = _results(samples.report(samples.OUTGROWN))
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": samples.FILE, "uriBaseId": "%SRCROOT%"}
+    assert place["region"]["startLine"] == 10
+
+
+def test_paths_elsewhere_are_absolute(tmp_path: Path) -> None:
+    (result,) = _results(samples.report(samples.OUTGROWN), root=tmp_path)
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri.startswith("file:///") and uri.endswith(samples.FILE)
+
+
+def test_the_places_that_need_a_bound_are_related_locations() -> None:
+    (result,) = _results(samples.report(samples.BOUND))
+    places = [place for place in result["relatedLocations"] if "SYM" in place["message"]["text"]]
+    assert [place["message"]["text"] for place in places] == ["SYM101: m <= 4", "SYM201"]
+    assert [place["physicalLocation"]["region"]["startLine"] for place in places] == [10, 11]
+
+
+def test_fixes_are_replacements() -> None:
+    (result,) = _results(samples.report(samples.OUTGROWN))
+    grown, guard = result["fixes"]
+    (change,) = grown["artifactChanges"]
+    assert change["replacements"][0]["insertedContent"]["text"] == "R.shape([m * 4])"
+    region = guard["artifactChanges"][0]["replacements"][0]["deletedRegion"]
+    assert (region["startLine"], region["startColumn"]) == (region["endLine"], region["endColumn"]) == (10, 1)
+
+
+def test_fingerprints_survive_moved_lines() -> None:
+    report = samples.report(samples.OUTGROWN)
+    lower = samples.OUTGROWN.span._replace(line=13, end_line=13)
+    moved = Report(
+        diagnostics=(replace(samples.OUTGROWN, span=lower),),
+        summary=report.summary,
+        sources={samples.FILE: Source(file=samples.FILE, text="\n\n\n" + samples.TEXT)},
+    )
+    (old,), (new,) = _results(report), _results(moved)
+    assert old["partialFingerprints"] == new["partialFingerprints"]
+    assert old["locations"] != new["locations"]
+
+
+def test_what_a_baseline_left_out_is_counted_in_sarif() -> None:
+    document = json.loads(render_sarif(replace(samples.report(), known=3, stale=1), rules=RULES))
+    assert document["runs"][0]["properties"] == {"knownFindings": 3, "staleFindings": 1}
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))

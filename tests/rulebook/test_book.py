@@ -1,3 +1,5 @@
+"""The book of rules: its files, their types, their templates."""
+
 from __future__ import annotations
 
 import subprocess
@@ -7,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.rule import RuleError
+from symalloc.rulebook.book import load_rules, read_rule
+from symalloc.rulebook.rule import IN_ADVICE, RuleError, Value, compile_template
 from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 
 RuleWriter = Callable[..., Path]
 SHIPPED = sorted(path.stem for path in (Path(__file__).parents[2] / "rules").glob("SYM*.toml"))
@@ -116,3 +119,253 @@ def test_the_rulebook_needs_neither_tvm_nor_sympy_nor_z3() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+EXAMPLE = """
+[[bad]]
+name = "odd"
+module = "class Module: pass"
+expect = { verdict = "runtime-check", counterexample = { m = 1 } }
+"""
+
+
+def test_a_rule_is_what_its_file_says(write_rule: RuleWriter) -> None:
+    path = write_rule(tail=EXAMPLE, help='["reserve {precondition}", "round up"]', note='"{noticed_at}"')
+    rule = read_rule(path)
+    assert (rule.id, rule.name, rule.severity, rule.site) == (
+        "HOUSE101",
+        "odd-storage",
+        "error",
+        "tensor-on-storage",
+    )
+    assert rule.severity_at_runtime == "error"
+    assert rule.needs == {"storage.size"}
+    assert rule.help == ("reserve {precondition}", "round up")
+    assert rule.notes == ("{noticed_at}",)
+    assert rule.message_when_invalid == rule.message
+    assert rule.bad[0].expect.counterexample == {"m": 1}
+    assert rule.file == path
+
+
+def test_the_severity_of_a_runtime_check_may_differ_or_be_off(write_rule: RuleWriter) -> None:
+    assert read_rule(write_rule(severity_at_runtime='"note"')).severity_at_runtime == "note"
+    assert read_rule(write_rule(severity_at_runtime='"off"')).severity_at_runtime is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "field", "problem", "suggestion"),
+    [
+        ({"severty": '"error"'}, "severty", "unknown key", "severity"),
+        ({"sit": '"use"'}, "sit", "unknown key", "site"),
+        ({"zzz": "1"}, "zzz", "unknown key", None),
+        ({"severity": None}, None, "`severity` is missing", None),
+        ({"severity": '"fatal"'}, "severity", "invalid enum value 'fatal'", None),
+        ({"message": "3"}, "message", "expected `str`, got `int`", None),
+        ({"fixes": '["rewrite-everything"]'}, "fixes[0]", "invalid enum value", None),
+        ({"site": '"tensor-on-storag"'}, "site", "unknown site `tensor-on-storag`", "tensor-on-storage"),
+        ({"constraint": '"storage.sise >= 0"'}, "constraint", "unknown name `storage.sise`", "storage.size"),
+        ({"constraint": None}, "constraint", "either a `constraint` or a `relation`", None),
+        ({"relation": '"placement-differs"'}, "constraint", "either a `constraint` or a `relation`", None),
+        (
+            {"constraint": None, "relation": '"placement-difers"'},
+            "relation",
+            "unknown relation `placement-difers`; a tensor-on-storage site knows placement-differs",
+            "placement-differs",
+        ),
+        ({"message": '"{tensr} is odd"'}, "message", "unknown name `tensr`", "tensor"),
+        ({"message": '"{precondition}"'}, "message", "unknown name `precondition`", None),
+        ({"label": '"{offset + numl}"'}, "label", "unknown name `numl`", "numel"),
+        ({"help": '["fine", "{countrexample}"]'}, "help", "unknown name", "counterexample"),
+        ({"note": '"{noticed}"'}, "note", "unknown name `noticed`", "noticed_at"),
+        ({"labels": '{ storag = "here" }'}, "labels", "unknown place `storag`", "storage"),
+        ({"labels": '{ storage = "{sise}" }'}, "labels.storage", "unknown name `sise`", None),
+        ({"id": '"house-1"'}, "id", "expected `str` matching regex", None),
+        ({"name": '"Odd Storage"'}, "name", "expected `str` matching regex", None),
+    ],
+)
+def test_a_faulty_rule_is_refused_with_place_and_suggestion(
+    write_rule: RuleWriter,
+    lines: dict[str, str | None],
+    field: str | None,
+    problem: str,
+    suggestion: str | None,
+) -> None:
+    path = write_rule(**lines)
+    with pytest.raises(RuleError) as caught:
+        read_rule(path)
+    error = caught.value
+    assert (error.file, error.field, error.suggestion) == (path, field, suggestion)
+    assert problem in error.problem
+    assert str(error).startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("tail", "field", "suggestion"),
+    [
+        (EXAMPLE.replace("expect", "expects"), "bad[0].expects", "expect"),
+        (EXAMPLE.replace("verdict", "verdct"), "bad[0].expect.verdct", "verdict"),
+        ('[[goood]]\nname = "x"\nmodule = "y"\n', "goood", "good"),
+    ],
+)
+def test_an_unknown_key_of_an_example_is_refused(
+    write_rule: RuleWriter, tail: str, field: str, suggestion: str
+) -> None:
+    with pytest.raises(RuleError, match="did you mean") as caught:
+        read_rule(write_rule(tail=tail))
+    assert (caught.value.field, caught.value.suggestion) == (field, suggestion)
+    assert caught.value.line is not None
+
+
+def test_the_line_is_that_of_the_key(write_rule: RuleWriter) -> None:
+    path = write_rule(constraint='"offset + numl <= storage.size"')
+    with pytest.raises(RuleError) as caught:
+        read_rule(path)
+    assert caught.value.line == 5
+    assert path.read_text().splitlines()[4].startswith("constraint")
+    assert str(caught.value).startswith(f"{path}:5: constraint: unknown name `numl`")
+
+
+def test_malformed_toml_is_refused_with_its_line(write_rule: RuleWriter) -> None:
+    path = write_rule(severity="error")
+    with pytest.raises(RuleError) as caught:
+        read_rule(path)
+    assert caught.value.line == 3
+    assert "is not TOML" in str(caught.value)
+    assert "at line" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_too(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match="cannot be read: No such file"):
+        read_rule(tmp_path / "missing.toml")
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b'id = "\xff"')
+    with pytest.raises(RuleError, match="is not UTF-8"):
+        read_rule(binary)
+    binary.write_bytes(b"")
+    with pytest.raises(RuleError, match="`id` is missing"):
+        read_rule(binary)
+
+
+OUTGROWN: dict[str, Value] = {
+    "tensor": "alloc",
+    "storage": "storage",
+    "nbytes": parse_expr("4*m"),
+    "offset": parse_expr("0"),
+    "numel": parse_expr("m"),
+    "storage.size": parse_expr("16"),
+    "shape": "m",
+    "dtype": "float32",
+}
+
+
+def test_the_condition_of_a_constraint_is_over_what_the_site_holds() -> None:
+    rule = load_rules().get("SYM101")
+    assert rule.needs == {"offset", "nbytes", "storage.size"}
+    quantities = {name: value for name, value in OUTGROWN.items() if name in rule.needs}
+    assert rule.condition(quantities) == parse_condition("m <= 4")  # type: ignore[arg-type]
+
+
+def test_a_relation_has_no_condition() -> None:
+    with pytest.raises(TypeError, match="SYM201 asks for a relation"):
+        load_rules().get("SYM201").condition({})
+
+
+def test_a_rule_says_what_it_found() -> None:
+    rule = load_rules().get("SYM101")
+    assert rule.message_about(OUTGROWN) == (
+        "tensor `alloc` can outgrow its storage: 4*m B at offset 0 does not fit in 16 B"
+    )
+    invalid = rule.message_about(OUTGROWN, never_holds=True)
+    assert invalid is not None and "does not fit its storage: 4*m B" in invalid
+    assert rule.rendered((rule.label,), OUTGROWN) == ("`alloc` needs 4*m B (m x float32)",)
+    assert rule.message_about({}) is None
+
+
+def test_the_first_help_that_has_all_its_values_is_given() -> None:
+    rule = load_rules().get("SYM101")
+    guarded = rule.help_about({**OUTGROWN, "precondition": parse_condition("m <= 4")})
+    assert guarded is not None and guarded.endswith("R.shape([4*m]), or guard with m <= 4")
+    plain = rule.help_about(OUTGROWN)
+    assert plain is not None and plain.endswith("reserve R.shape([4*m])")
+    assert rule.help_about({}) is None
+
+
+def test_a_note_without_its_values_is_left_out() -> None:
+    rule = load_rules().get("SYM101")
+    assert rule.rendered(rule.notes, OUTGROWN) == ()
+    (note,) = rule.rendered(rule.notes, {**OUTGROWN, "noticed_at": "m = 1025"})
+    assert note.startswith("TVM hides this until m = 1025: 16 B")
+
+
+def test_the_summary_is_the_first_sentence() -> None:
+    assert load_rules().get("SYM204").summary == (
+        "A storage or tensor must be allocated on every path that leads to its use."
+    )
+
+
+SITE = "tensor-on-storage"
+VALUES: dict[str, Value] = {
+    "tensor": "alloc",
+    "storage": "storage",
+    "nbytes": parse_expr("4*m"),
+    "offset": parse_expr("0"),
+    "numel": parse_expr("m"),
+    "itemsize": 4,
+    "storage.size": 16,
+    "precondition": parse_condition("m <= 4"),
+    "counterexample": {"m": 5, "n": 1},
+    "consequence": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("no names", "no names"),
+        ("`{tensor}` on `{storage}`", "`alloc` on `storage`"),
+        ("{nbytes} in {storage.size}", "4*m B in 16 B"),
+        ("{offset + nbytes + 64}", "(4*m + 64) B"),
+        ("{offset}", "0 B"),
+        ("{offset:code}", "0"),
+        ("R.shape([{nbytes + 64:code}])", "R.shape([4*m + 64])"),
+        ("{numel} elements", "m elements"),
+        ("{numel * itemsize}", "4*m"),
+        ("{round_up(storage.size, 4096)}", "4096 B"),
+        ("{{m}} is {tensor}", "{m} is alloc"),
+    ],
+)
+def test_a_template_writes_names_and_expressions(template: str, expected: str) -> None:
+    assert compile_template(template, SITE).render(VALUES) == expected
+
+
+def test_help_may_use_what_the_proof_found() -> None:
+    template = compile_template("{precondition}, else {counterexample}", SITE, IN_ADVICE)
+    assert template.render(VALUES) == "m <= 4, else m = 5, n = 1"
+
+
+def test_a_text_wins_over_a_quantity_of_the_same_name() -> None:
+    assert compile_template("at {offset}", SITE).render({"offset": "the end"}) == "at the end"
+
+
+@pytest.mark.parametrize("template", ["{consequence}", "{alignment}", "{offset + alignment}", "{noticed_at}"])
+def test_a_name_without_a_value_is_not_rendered(template: str) -> None:
+    assert compile_template(template, SITE, IN_ADVICE).render(VALUES) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "problem", "suggestion"),
+    [
+        ("{tensr}", "unknown name `tensr`; a tensor-on-storage site offers offset, nbytes", "tensor"),
+        ("{storage.sise}", "unknown name `storage.sise`", "storage.size"),
+        ("{nbytes:hex}", "unknown style `hex`", "code"),
+        ("{precondition}", "unknown name `precondition`", None),
+        ("{tensor", "write {{ and }} for braces", None),
+        ("tensor}", "write {{ and }} for braces", None),
+        ("{}", "syntax error", None),
+    ],
+)
+def test_a_faulty_template_is_refused(template: str, problem: str, suggestion: str | None) -> None:
+    with pytest.raises(SizeSyntaxError) as error:
+        compile_template(template, SITE)
+    assert problem in str(error.value)
+    assert error.value.suggestion == suggestion

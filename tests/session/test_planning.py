@@ -1,20 +1,25 @@
-"""Plans of files: what is written, and when nothing is."""
+"""Files found, planned and packed as the command line and Python ask for it."""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from symalloc import pack
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.workers.child import call_in_child
 from symalloc.session import planning
+from symalloc.session.files import read_source, write_atomically, write_source
 from symalloc.session.planning import planned_file
 from tests.modules import CHAIN
 
@@ -76,3 +81,93 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
     assert summary.comparison is not None
     assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
     assert [sample.call_unbounded for sample in summary.samples] == [None] * 4
+
+
+PROBLEM = {
+    "symbols": {"n": {}},
+    "buffers": [
+        {"id": "x", "size": "64*n", "lower": 0, "upper": 2},
+        {"id": "y", "size": "128", "lower": 1, "upper": 3},
+    ],
+}
+
+
+def test_a_dictionary_and_a_file_give_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(PROBLEM))
+    answers = [pack(PROBLEM, effort="quick"), pack(file, effort="quick"), pack(str(file), effort="quick")]
+    assert {str(a.arena) for a in answers} == {"64*n + 128"}
+    assert len({tuple(sorted((k, str(v)) for k, v in a.offsets.items())) for a in answers}) == 1
+
+
+def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
+    packing = pack(PROBLEM, capacity=100, certificate=tmp_path / "proof")
+    assert packing.overrun is not None
+    assert (tmp_path / "proof" / "index.json").is_file()
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(
+        '{"buffers": [{"id": 1, "size": "8 // n", "lower": 0, "upper": 1}], "symbols": {"n": {"min": 0}}}'
+    )
+    with pytest.raises(
+        UsageError, match=r"p\.json: buffers\[0\] \(`1`\)\.size: .* makes sense only where n >= 1"
+    ):
+        pack(file)
+    with pytest.raises(UsageError, match=r"the id of a buffer is empty"):
+        pack({"buffers": [{"id": "", "size": 1, "lower": 0, "upper": 1}]})
+
+
+def test_absurd_sizes_are_refused() -> None:
+    with pytest.raises(UsageError, match="a size goes beyond"):
+        pack({"symbols": {"n": {}}, "buffers": [{"id": "x", "size": "n * 2**4000", "lower": 0, "upper": 1}]})
+    assert pack({"buffers": [{"id": "x", "size": "2**70", "lower": 0, "upper": 1}]}).arena == 2**70
+
+
+@pytest.mark.parametrize(
+    "data", [b"x = 1\r\ny = 2\r\n", "# é\n".encode(), b"# coding: latin-1\n# \xe9\n", b"\xef\xbb\xbfx = 1\n"]
+)
+def test_a_source_is_written_back_as_it_was(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "m.py"
+    path.write_bytes(data)
+    write_source(path, read_source(path))
+    assert path.read_bytes() == data
+
+
+def test_permissions_stay(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("x")
+    path.chmod(0o640)
+    write_atomically(path, b"y")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.read_bytes() == b"y"
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.py", tmp_path / "link.py"
+    real.write_text("x")
+    link.symlink_to(real)
+    write_atomically(link, b"y")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"y"
+
+
+def test_what_is_no_regular_file_is_written_to_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(pipe.read_bytes)
+        write_atomically(pipe, b"data")
+        assert read.result(10) == b"data"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("# coding: latin-1\n")
+    with pytest.raises(UnicodeEncodeError):
+        write_source(path, "漢")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.py"]
+    assert path.read_text() == "# coding: latin-1\n"

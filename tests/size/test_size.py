@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.linter.diagnostic import Severity
+from symalloc.program.ir import Origin, Program
 from symalloc.prover.bounds import Box
+from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
@@ -24,10 +28,12 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.defined import defined, fails, holds
+from symalloc.size.defined import defined, evaluated_divisors, fails, holds
 from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, product
 from symalloc.size.expr import symbol as sym
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr, symbols_in
+from tests.linter.engine_run import findings
+from tests.program.build import Body, param, size, tensor_of
 from tests.prover.brute import conditions, points, sizes
 from tests.scale import tries
 
@@ -281,3 +287,177 @@ def test_rewriting() -> None:
     assert parse_condition("min(n, m) <= n % 2").rewrite(change) == parse_condition(
         "min(n + 1, m) <= (n + 1) % 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [
+        ("4*n", []),
+        ("n // 4 + n % 16", []),
+        ("n // k", ["k"]),
+        ("2*m*(n % (k - 4))", ["k - 4"]),
+        ("n // (m // k)", ["k", "m // k"]),
+        ("n // k // m", ["k", "m"]),
+        ("max(n // k, 1) + min(m, n % h)", ["h", "k"]),
+        ("n // k if k > 0 else 8", []),
+        ("n // k if m > 3 else 8", ["(k if m >= 4 else 1)"]),
+        ("n // k if m > 3 else m % k", ["k"]),
+        ("8 if n // k > 3 else m", ["k"]),
+        ("8 if m > 3 and n // k > 3 else m", []),
+        ("n // k - n // k", []),
+    ],
+)
+def test_what_is_divided_by(quantity: str, expected: list[str]) -> None:
+    assert sorted(map(str, evaluated_divisors([size("n"), size(quantity)]))) == expected
+
+
+def divided(divisor: str, *, symbols: dict[str, Origin] | None = None) -> Program:
+    """A tensor of n // divisor bytes on a storage that is large enough, and one that is not."""
+    body = Body(param("x", "n", "k"))
+    first = body.tensor(body.storage("n"), f"n // ({divisor})")
+    second = body.tensor(body.storage(8), f"n // ({divisor})", name="second")
+    body.call("fill", first)
+    body.call("fill", second)
+    return body.program(symbols=symbols or dict.fromkeys("nk", Origin.DIMENSION))
+
+
+def test_a_divisor_is_named_once_and_others_take_it_to_be_at_least_one() -> None:
+    found = findings(divided("k"), "SYM1")
+    assert [(d.rule, d.severity) for d in found] == [
+        ("SYM109", Severity.NOTE),
+        ("SYM101", Severity.ERROR),
+    ]
+    assert found[0].counterexample == {"k": 0}
+    assert found[1].counterexample is not None and found[1].counterexample["k"] >= 1
+
+
+def test_a_divisor_that_is_zero_for_a_shape_without_empty_dimensions_is_a_warning() -> None:
+    (found,) = findings(divided("k - 4"), "SYM109")
+    assert (found.severity, found.precondition) == (Severity.WARNING, "k >= 5")
+
+
+def test_a_scalar_is_not_empty() -> None:
+    (found,) = findings(divided("k", symbols={"n": Origin.DIMENSION, "k": Origin.SCALAR}), "SYM109")
+    assert found.severity is Severity.WARNING
+
+
+def test_a_divisor_that_is_never_positive_is_an_error() -> None:
+    (found,) = findings(divided("min(k, 0)"), "SYM109")
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("check", ["k >= 1", "k > 7", "2*k == n + 3"])
+def test_a_check_in_front_rules_it_out(check: str) -> None:
+    body = Body(param("x", "n", "k"))
+    body.check(check)
+    body.tensor(body.storage("n"), "n // k")
+    assert not findings(body.program(symbols=dict.fromkeys("nk", Origin.DIMENSION)), "SYM109")
+
+
+def test_a_check_behind_does_not() -> None:
+    body = Body(param("x", "n", "k"))
+    body.tensor(body.storage("n"), "n // k")
+    body.check("k >= 1")
+    body.tensor(body.storage("n"), "n // k")
+    assert len(findings(body.program(symbols=dict.fromkeys("nk", Origin.DIMENSION)), "SYM109")) == 1
+
+
+def test_a_size_that_is_chosen_at_zero_is_judged_at_zero() -> None:
+    """The tensor has 9 bytes where k is 0, and no division takes place there."""
+    body = Body(param("x", "n", "k"))
+    body.check("n <= 8")
+    body.tensor(body.storage(8), "n // k if k > 0 else 9")
+    (found,) = findings(body.program(symbols=dict.fromkeys("nk", Origin.DIMENSION)), "SYM101")
+    assert found.counterexample is not None and found.counterexample["k"] == 0
+
+
+def test_a_call_is_no_worse_than_what_its_callee_needs() -> None:
+    callee = Body(param("p", "n", "k"), name="callee")
+    callee.tensor(callee.storage("n"), "n // k")
+    inner = callee.finish(symbols=dict.fromkeys("nk", Origin.DIMENSION))
+    body = Body(param("x", "n", "m"))
+    body.function("callee", body.params[0], kind=tensor_of("n"))
+    found = findings(body.program(body.params[0], inner), "SYM109", "SYM304")
+    assert {(d.rule, d.severity) for d in found} == {("SYM109", Severity.NOTE), ("SYM304", Severity.NOTE)}
+
+
+POINTS = [{"a": a, "n": n} for a in (-1, 0, 1, 5) for n in (-1, 0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fails_at"),
+    [
+        ("(a // n if a <= 3 else a // n) <= a", {"a": 0, "n": 0}),
+        ("(4 if a // n <= 3 else 4) <= 4", {"a": 0, "n": 0}),
+        ("(4 if a // n == a // n else 5) <= 5", {"a": 0, "n": 0}),
+        ("(0*(a // n) if a >= 7 else 1) <= 1", {"a": 7, "n": 0}),
+        ("(4 if a // n == 0 or 1 <= 2 else 5) <= 4", {"a": 0, "n": 0}),
+        ("(4 if n <= 0 or a // n == 0 else 4) <= 4", None),
+        ("(4 if n >= 1 and a // n == 0 else 5) <= 5", None),
+        ("(4 if a // n == 0 and n >= 1 else 5) <= 5", {"a": 0, "n": 0}),
+        ("min(a // n, a // n) - a // n == 0", {"a": 0, "n": 0}),
+        ("(a // n if 1 <= 0 else 3) == 3", None),
+        ("not a // n == a // n + 1", {"n": 0}),
+    ],
+)
+def test_obligations_of_what_is_dropped(text: str, fails_at: dict[str, int] | None) -> None:
+    proof = Prover().prove(parse_condition(text))
+    point = proof.counterexample
+    assert (point is None) is (fails_at is None)
+    assert point is None or (point.get("a", 0), point["n"]) == (fails_at.get("a", 0), fails_at["n"])  # type: ignore[union-attr]
+
+
+class UndefinedError(Exception):
+    """A divisor below one."""
+
+
+def _checked(divisor: int) -> int:
+    if divisor < 1:
+        raise UndefinedError
+    return divisor
+
+
+def _run(text: str, point: Mapping[str, int]) -> bool:
+    """The meaning of one relation to Python: false where it divides by less than 1."""
+    source = text.replace("[", "checked(").replace("]", ")")
+    try:
+        return bool(eval(source, {"checked": _checked, "min": min, "max": max, **point}))
+    except UndefinedError:
+        return False
+
+
+def _texts() -> st.SearchStrategy[str]:
+    def extend(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        test = st.builds("{} {} {}".format, inner, st.sampled_from(["<=", "==", "!="]), inner)
+        tests = st.one_of(
+            test, test, st.builds("({} {} {})".format, test, st.sampled_from(["and", "or"]), test)
+        )
+        return st.one_of(
+            st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
+            st.builds("({} {} [n])".format, inner, st.sampled_from(["//", "%"])),
+            st.builds("({} {} [{} + 1])".format, inner, st.sampled_from(["//", "%"]), inner),
+            inner.map("({0} - {0})".format),
+            inner.map("(0*{})".format),
+            st.builds("min({}, {})".format, inner, inner),
+            st.builds("({} if {} else {})".format, inner, tests, inner),
+            st.builds("({0} if {1} else {0})".format, inner, tests),
+        )
+
+    return st.recursive(st.sampled_from(["a", "n", "0", "3"]), extend, max_leaves=7)
+
+
+@given(_texts(), st.sampled_from(["<=", "==", ">"]), _texts())
+@settings(max_examples=tries(300, 6000))
+def test_reads_as_python_evaluates(left: str, operator: str, right: str) -> None:
+    text = f"{left} {operator} {right}"
+    try:
+        read = parse_condition(text.replace("[", "(").replace("]", ")"))
+    except ValueError:  # a constant divisor below 1
+        return
+    meaning = holds(read, _unknown)
+    for point in POINTS:
+        assert meaning.evaluate(point) is _run(text, point), (text, point)
+
+
+def _unknown(_divisor: Expr) -> bool:
+    return False
