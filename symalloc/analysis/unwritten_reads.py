@@ -88,11 +88,12 @@ class UnwrittenReads:
         filled = self.given
         for point, need in enumerate(self.content.needs):
             for wanted, doubtful in ((need.must, False), (need.may, True)):
-                for target in self.points_to.targets(wanted) if wanted else ():
+                left = wanted & ~filled
+                for target in self.points_to.targets(left) if left else ():
                     if target.certain and not contains(filled, target.region):
                         yield point, target, doubtful
             if not self.paths.at[point]:
-                filled |= self.effects[point].must_defs
+                filled |= self.effects[point].must_defs | (need.assumed & ~self.points_to.views)
 
     def on_paths(self, point: int, target: Target, *, doubtful: bool) -> Iterator[UnwrittenRead]:
         """The paths on which a candidate is a read of what nothing, or only a part, was written of."""
