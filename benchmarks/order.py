@@ -25,8 +25,13 @@ from tvm import relax
 
 from benchmarks.harness import print_table
 from benchmarks.zoo_models import case_named
-from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
-from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
+from symalloc.analysis.dependencies import (
+    Collision,
+    DependencyGraph,
+    HappensBefore,
+    dependency_graph,
+    placed_together,
+)
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.interference import live_sums

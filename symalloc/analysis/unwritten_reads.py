@@ -209,7 +209,9 @@ class UnwrittenReads:
         certain: bool,
     ) -> Iterator[LostRead]:
         """The reads that are lost on a path, where the writes `again` come between `writer` and `reader`."""
-        for free, decided, parts in self._around(again, first, path, max(writer, reader), _is_whole):
+        for free, decided, parts in self._around(
+            again, first, path, max(writer, reader), lambda one: one.is_whole
+        ):
             yield LostRead(first, second, writer, reader, free, tuple(parts), certain, decided)
 
     # -- regions -------------------------------------------------------------------------------------------
@@ -391,10 +393,6 @@ def _computes(made: ir.Instruction) -> bool:
     if isinstance(made, ir.CallOperator):
         return bool(made.arguments)  # R.null_value has none
     return isinstance(made, ir.CallFunction | ir.CallKernel | ir.CallTIR | ir.NotUnderstood)
-
-
-def _is_whole(stretch: MemoryRange) -> bool:
-    return stretch.is_whole
 
 
 _BYTE = DType("uint8", 8)

@@ -391,15 +391,12 @@ class Editor(LanguageServer):  # type: ignore[misc]  # pygls is not checked
         actions = []
         for one in here:
             allowed = allow_finding(one, script)
-            offered = [*map(_titled, sorted(fixes[id(one)], key=lambda fix: not fix.safe))]
-            offered += [allowed] if allowed else []
+            safe, unsafe = ([fix for fix in fixes[id(one)] if fix.safe is kind] for kind in (True, False))
+            unsafe = [replace(fix, title=f"{fix.title} (may change behaviour)") for fix in unsafe]
+            offered = [*safe, *unsafe, *([allowed] if allowed else [])]
             shown = findings.diagnostic(one)
             actions += [findings.action(fix, shown) for fix in offered]
         return actions
-
-
-def _titled(fix: Fix) -> Fix:
-    return fix if fix.safe else replace(fix, title=f"{fix.title} (may change behaviour)")
 
 
 def _touch(a: types.Range, b: types.Range) -> bool:

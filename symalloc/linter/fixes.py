@@ -56,7 +56,7 @@ class Rewrite:
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
     """Make `edits` in `text`; they must not overlap.  Inserted lines end as those of `text` do."""
-    starts = _line_starts(text)
+    starts = [*(match.start() for match in _LINE.finditer(text)), len(text)]  # of lines as Python counts them
     newline = "\r\n" if "\r\n" in text else "\n"
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         first = starts[edit.span.line - 1] + edit.span.column - 1
@@ -110,11 +110,6 @@ def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> tuple[Fix, .
         if not any(a.span.meets(b.span) for other in chosen for a in other.edits for b in fix.edits):
             chosen += (fix,)
     return chosen
-
-
-def _line_starts(text: str) -> list[int]:
-    """Offsets of the lines, as Python counts them, and of the end."""
-    return [match.start() for match in _LINE.finditer(text)] + [len(text)]
 
 
 Relint = Callable[[Sequence[tuple[str, str]]], Sequence[Sequence[Diagnostic]]]

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
-from symalloc.analysis.happens_before import OrderName
+from symalloc.analysis.dependencies import OrderName
 from symalloc.arguments import require_text, require_texts, shown
 from symalloc.errors import UsageError
 from symalloc.options import FLAG, PATH, PATHS, TEXTS, Kind, amount, choice, option, options_of, whole

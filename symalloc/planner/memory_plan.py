@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from symalloc.analysis.happens_before import OrderName
+from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record

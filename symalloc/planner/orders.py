@@ -17,8 +17,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.analysis.dependencies import Touch
-from symalloc.analysis.happens_before import HappensBefore
+from symalloc.analysis.dependencies import HappensBefore, Touch
 from symalloc.analysis.liveness import Intervals
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from symalloc.analysis.dependencies import dependency_graph
+from symalloc.analysis.dependencies import HappensBefore, OrderName, dependency_graph
 from symalloc.analysis.effects import RETURNED
-from symalloc.analysis.happens_before import HappensBefore, OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffer_limit import beyond, bounded, too_large

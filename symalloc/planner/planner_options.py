@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
+from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.donation import Donation, parse_donation
-from symalloc.analysis.happens_before import OrderName
 from symalloc.arguments import require_texts
 from symalloc.errors import UsageError
 from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole

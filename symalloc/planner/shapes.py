@@ -57,13 +57,9 @@ class SizeTable:
         grid = Grid(names=self.grid.names, points=points)
         return SizeTable(grid, self.rows, self.values[:, finite]) if points else None
 
-    def rows_of(self, sizes: Iterable[Expr]) -> Numbers:
-        """Return the number of the row of each of `sizes`, which are among those of the table."""
-        return np.array([self.rows[size] for size in sizes], dtype=np.int64)
-
     def bytes_of(self, sizes: Iterable[Expr]) -> Values:
-        """Return one row for each of `sizes`."""
-        found: Values = self.values[self.rows_of(sizes)]
+        """Return one row for each of `sizes`, which are among those of the table."""
+        found: Values = self.values[np.array([self.rows[size] for size in sizes], dtype=np.int64)]
         return found
 
 

@@ -171,7 +171,8 @@ class NativePool:
         try:
             self._free(handle)
         except (TypeError, UnicodeError):
-            raise _no_handle(handle) from None
+            what = f"what `alloc` answers with names a block; {shown(handle)} does not"
+            raise BadFreeError(what) from None
 
     def empty(
         self, shape: Sequence[int], dtype: str, tag: str = "", timeout: float | None = None
@@ -267,10 +268,6 @@ def _extents(shape: Sequence[int]) -> Sequence[int]:
 def _as_usage(error: Exception, where: str = "") -> Exception:
     """PoolUsageError with what Python or tvm-ffi says of an argument; errors of the pool as they are."""
     return error if isinstance(error, PoolError) else PoolUsageError(f"{where}{error}")
-
-
-def _no_handle(handle: object) -> BadFreeError:
-    return BadFreeError(f"what `alloc` answers with names a block; {shown(handle)} does not")
 
 
 class _Dtypes(dict[str, "NativeDtype"]):

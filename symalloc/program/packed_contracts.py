@@ -69,16 +69,13 @@ class PackedContract:
         if named and max(named) >= given:
             return f"speaks of argument {max(named)}, and there are {given}"
         if returned and len(returned) != (1 if results is None else results):
-            return f"returns {len(returned)} arguments, and its result is {_counted_fields(results)}"
+            result = "no tuple" if results is None else f"a tuple of {results}"
+            return f"returns {len(returned)} arguments, and its result is {result}"
         return ""
 
     def reads_argument(self, index: int) -> bool:
         """True if it reads the argument number `index`."""
         return index not in self.defines if self.reads is None else index in self.reads
-
-
-def _counted_fields(results: int | None) -> str:
-    return "no tuple" if results is None else f"a tuple of {results}"
 
 
 def packed_contract(name: str) -> PackedContract:

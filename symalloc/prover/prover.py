@@ -60,11 +60,6 @@ MAX_PROOFS = 200_000
 _EVERYTHING = Domain()
 
 
-def _has_no_more_to_say(proof: Proof) -> bool:
-    """True if a proof without explanation is the one with it: where there is no point to make smaller."""
-    return proof.holds or (proof.unknown and proof.counterexample is None)
-
-
 class Prover:
     """Decides conditions over domains, and remembers: by condition, and by what of a domain matters to it."""
 
@@ -92,7 +87,8 @@ class Prover:
         proof = self._proofs.get(key)
         if proof is None and explain:
             known = self._proofs.get((*key[:-1], False))
-            proof = known if known is not None and _has_no_more_to_say(known) else None
+            if known and (known.holds or (known.unknown and known.counterexample is None)):
+                proof = known  # there is no point to make smaller
         if proof is None:
             proof = self._decide(constraint, cache, explain)
             proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)

@@ -98,12 +98,8 @@ def _multipliers(wanted: Monomial, fact: Expr) -> Iterable[Expr]:
     """Monomials m such that `m * fact` has `wanted` with a negative coefficient."""
     for monomial, coefficient in fact.terms.items():
         rest = divide(wanted, monomial) if coefficient < 0 and monomial else None
-        if rest and degree(rest) + _top(fact) <= MAX_DEGREE:
+        if rest and degree(rest) + max(map(degree, fact.terms), default=0) <= MAX_DEGREE:
             yield Expr({rest: 1})
-
-
-def _top(expr: Expr) -> int:
-    return max(map(degree, expr.terms), default=0)
 
 
 def negative_combination(

@@ -29,7 +29,7 @@ def certificate(constraint: Condition, domain: Domain, proof: Proof) -> str:
     symbols = sorted(constraint.symbols.union(*(a.symbols for a in domain.assumptions)))
     bounds = {s: (domain.lower_of(s), domain.upper_of(s)) for s in symbols}
     lines = [
-        f"; {_comment(str(constraint))}",
+        f"; {' '.join(str(constraint).split())}",
         f"; {proof.verdict.value}, decided by {proof.decided_by}",
         f"; expected: {status(proof)}",
         f"(set-info :status {status(proof)})",
@@ -79,10 +79,6 @@ def status(proof: Proof) -> Status:
 
 def _unproved(_divisor: Expr) -> bool:
     return False
-
-
-def _comment(text: str) -> str:
-    return " ".join(text.split())
 
 
 def encoded(symbol: str) -> str:

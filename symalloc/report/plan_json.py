@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import field
 
-from symalloc.analysis.happens_before import OrderName
+from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan

@@ -322,11 +322,9 @@ class SizeParser:
             return condition
         lost, self._divided[first:] = self._divided[first:], []
         owed = (
-            cond.disjunction((*map(cond.negate, guards), defined(from_atom(atom), _is_positive)))
+            cond.disjunction(
+                (*map(cond.negate, guards), defined(from_atom(atom), lambda n: (n.as_constant or 0) > 0))
+            )
             for guards, atom in lost
         )
         return cond.conjunction((*owed, condition))
-
-
-def _is_positive(divisor: Expr) -> bool:
-    return (divisor.as_constant or 0) >= 1

@@ -9,8 +9,14 @@ from random import Random
 
 import pytest
 
-from symalloc.analysis.dependencies import DependencyGraph, EdgeKind, Touch, dependency_graph
-from symalloc.analysis.happens_before import Collision, HappensBefore
+from symalloc.analysis.dependencies import (
+    Collision,
+    DependencyGraph,
+    EdgeKind,
+    HappensBefore,
+    Touch,
+    dependency_graph,
+)
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import RegionKind
 from symalloc.linter.linter import check

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
-from symalloc.analysis.happens_before import HappensBefore
+from symalloc.analysis.dependencies import DependencyGraph, HappensBefore, dependency_graph
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import TensorPlace, fences
 from symalloc.planner.memory_plan import Buffer, Plan

@@ -7,8 +7,7 @@ from random import Random
 import pytest
 import tvm
 
-from symalloc.analysis.dependencies import dependency_graph
-from symalloc.analysis.happens_before import HappensBefore
+from symalloc.analysis.dependencies import HappensBefore, dependency_graph
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.orders import HeldInOrder

@@ -12,8 +12,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.analysis.dependencies import dependency_graph
-from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
+from symalloc.analysis.dependencies import Collision, HappensBefore, dependency_graph, placed_together
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.planner_options import GuardKind, PlanOptions

@@ -111,14 +111,12 @@ class _FreshSearch:
             order = sorted(stores, key=lambda store: (store[0] > number, -store[0]))
             unread = load.unread or any(store.unread for _, store in stores)
             fresh = self.fresh(load, [(store, first < number) for first, store in order])
-            undecided |= fresh is None and unread | self.is_known(load, stores)
+            if fresh is None:
+                known = (one.exact and None not in one.indices for one in (load, *(s for _, s in stores)))
+                undecided |= unread or all(known)
+                perhaps.append(load)
             found += fresh or ()
-            perhaps += (load,) if fresh is None else ()
         return FreshLoads(tuple(found), tuple(perhaps), undecided)
-
-    def is_known(self, load: KernelAccess, stores: Sequence[tuple[int, KernelAccess]]) -> bool:
-        """True if nothing hangs on data."""
-        return all(one.exact and None not in one.indices for one in (load, *(store for _, store in stores)))
 
     def fresh(
         self, load: KernelAccess, stores: Sequence[tuple[KernelAccess, bool]]

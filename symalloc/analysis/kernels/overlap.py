@@ -31,10 +31,6 @@ class KernelArgument:
     shape: tuple[Expr, ...]
     itemsize: int
 
-    def lies_on(self, other: KernelArgument) -> bool:
-        """True if each element of both is at the same place."""
-        return (self.offset, self.shape, self.itemsize) == (other.offset, other.shape, other.itemsize)
-
 
 def is_known(kernel: Kernel, position: int, kind: Literal["load", "store"]) -> bool:
     """True if the body of a kernel loads from its parameter number `position`, or stores to it.
@@ -127,7 +123,8 @@ class _Pairs:
 
     def same_place(self, here: KernelAccess, there: KernelAccess) -> Conditions:
         one, two = self.arguments[here.parameter], self.arguments[there.parameter]
-        if one.lies_on(two) and len(here.indices) == len(there.indices) == len(one.shape):
+        same = (one.offset, one.shape, one.itemsize) == (two.offset, two.shape, two.itemsize)
+        if same and len(here.indices) == len(there.indices) == len(one.shape):
             pairs = zip(here.indices, there.indices, strict=True)
             return tuple(eq(a, b) for a, b in pairs if a is not None and b is not None)
         begin, other_begin = _address(one, here), _address(two, there)

@@ -76,11 +76,6 @@ class MemoryRange(NamedTuple):
         return self.elements.is_whole and self.elements.exact
 
     @property
-    def is_all_if_run(self) -> bool:
-        """True if it is all of the region but for loops that may not be run."""
-        return bool(self.elements.runs) and self.elements._replace(runs=()).is_whole
-
-    @property
     def sized(self) -> bool:
         """True if it is elements of a tensor whose shape and type are known."""
         return self.type is not None and self.type.shape is not None and self.type.dtype is not None
@@ -170,7 +165,7 @@ def gap_between(
     if found is None:
         return None
     conditions = conjunction((*wanted.conditions, *(() if lost is None else lost.conditions)))
-    idle = any(part.is_all_if_run for part in parts)
+    idle = any(e.runs and e._replace(runs=()).is_whole for e in (part.elements for part in parts))
     return found._replace(lacking=select(conditions, found.lacking, ZERO), idle=idle)
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 
-from symalloc.analysis.dependencies import dependency_graph
-from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
+from symalloc.analysis.dependencies import Collision, HappensBefore, dependency_graph, placed_together
 from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, gap_between
 from symalloc.analysis.regions import Region, Target
 from symalloc.analysis.sets import RegionSet, contains

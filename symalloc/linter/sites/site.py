@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import ReuseConflicts
+from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.handles import written_zero_offset_views
-from symalloc.analysis.happens_before import OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.kernels.coverage import Passes
 from symalloc.analysis.regions import FunctionSummary, Region

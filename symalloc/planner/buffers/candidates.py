@@ -70,7 +70,8 @@ def find_candidates(
             why = RETURNED if returned else "nothing uses it"
             left.append(Unplanned(name=made.var.name, reason=why, nbytes=sized.nbytes, var=made.var))
         else:
-            time = _to_the_end(time, ranges.points) if returned else time
+            if returned:  # from its first use to the end
+                time = LiveRange(((time.live[0][0], len(ranges.points)),), time.first, ranges.points[-1])
             found.append((made, point, sized, time, returned))
     found.sort(key=lambda one: (one[0].device, one[0].scope))
     timeline, points = _timeline(program, analyses, name)
@@ -84,11 +85,6 @@ def find_candidates(
         timeline=timeline,
         points=points,
     )
-
-
-def _to_the_end(time: LiveRange, points: Sequence[int]) -> LiveRange:
-    """The live range of a result: from its first use to the end."""
-    return LiveRange(((time.live[0][0], len(points)),), time.first, points[-1])
 
 
 def _buffer(

@@ -50,14 +50,10 @@ class KnownSymbols:
     later: Mapping[str, SymbolDefinition]
 
     @cached_property
-    def may_be_negative(self) -> frozenset[str]:
-        """The symbols that nothing checks to be >= 0, wherever they are defined."""
-        return self.signed.union(name for name, where in self.later.items() if where.signed)
-
-    @cached_property
     def domain(self) -> Domain:
         """The domain of the symbols without any check: extents of tensors are >= 0."""
-        return Domain(lower=dict.fromkeys(sorted(self.may_be_negative), INT64_MIN))
+        signed = self.signed.union(name for name, where in self.later.items() if where.signed)
+        return Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
 
 
 _NO_SIZES = (Origin.UNDEFINED, Origin.FLAG)

@@ -132,7 +132,8 @@ class ObligationProver:
             ((low, high),) = obligation.sides
             if self.fits(high if low.as_constant is not None else low, obligation.defined_by):
                 return _SEEN
-        proof = self.prover.prove(obligation.claim, self.domain_of(obligation))
+        domain = self._guarded(obligation.defined_by)[0] if obligation.guarded else self.domain
+        proof = self.prover.prove(obligation.claim, domain)
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
     def sees(self, obligation: Obligation) -> bool:
@@ -148,10 +149,6 @@ class ObligationProver:
         excess = bound - scale * INT64_MAX
         known = any(_follows(excess, limit) for limit in limits)
         return known or self.prover.prove(le(excess, 0), domain, explain=False).holds
-
-    def domain_of(self, obligation: Obligation) -> Domain:
-        """Return the domain over which `obligation` must hold."""
-        return self._guarded(obligation.defined_by)[0] if obligation.guarded else self.domain
 
     def _guarded(self, defined_by: Var | None) -> tuple[Domain, Sequence[Expr]]:
         """The domain where the guards hold that stand before what is `defined_by`, and its limits."""

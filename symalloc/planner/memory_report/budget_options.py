@@ -58,15 +58,14 @@ def _settings(name: str, value: object) -> tuple[Setting, ...]:
     return tuple(
         Setting(
             function=None if function is None else require_text(f"a function of {name}", function),
-            values={_symbol(name, key): _size(f"{name} {key}", one) for key, one in values.items()},
+            values={
+                require_text(f"a symbol of {name}", getattr(key, "name", key)): _size(f"{name} {key}", one)
+                for key, one in values.items()
+            },
         )
         for function, values in ((None, common), *apart.items())
         if values or function is not None
     )
-
-
-def _symbol(name: str, key: object) -> str:
-    return require_text(f"a symbol of {name}", getattr(key, "name", key))
 
 
 def _sizes(name: str, value: object) -> tuple[Setting, ...]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
 
-from symalloc.analysis.dependencies import DependencyGraph, Dispatch, Edge
-from symalloc.analysis.happens_before import OrderName
+from symalloc.analysis.dependencies import DependencyGraph, Dispatch, Edge, OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
-from symalloc.analysis.timeline import Timeline
+from symalloc.analysis.timeline import Timeline, padded
+from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.lanes import LaneRow, LanesRequest, lane_rows
 from symalloc.program.ir import Var
+from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import Expr
 
 
@@ -114,3 +116,104 @@ def device_bytes(planned: Timeline, reserved: Timeline, signed: Collection[str])
         )
         for device in found
     )
+
+
+_TIMELESS = frozenset(("check", "if", "ensure_zero_offset", "unknown"))
+
+
+class LanesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The seconds that dispatches take, by the variable that one binds or by what it calls, the sizes at
+    which a call is simulated, and the bytes that it may hold.
+    """
+
+    kernels: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e9)]]
+    binding: dict[str, int] = {}
+    budget: int | None = None
+
+
+class LaneRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call on so many lanes: its seconds, the most bytes of tensors that are alive, whether these are
+    within the budget, and the lane of each dispatch.  `fenced`: its seconds where fences are kept.
+    """
+
+    lanes: int
+    seconds: float
+    nbytes: int = msgspec.field(name="bytes")
+    fits: bool
+    fenced: float
+    lane: tuple[int, ...]
+
+
+def lane_rows(graph: DependencyGraph, wanted: LanesRequest) -> list[LaneRow]:
+    """Return calls on 1, 2, … lanes, until one more does not help; raises RunError if a time is missing."""
+    times, rows = wanted.kernels, list[LaneRow]()
+    missing = {n.operator for n in graph.nodes if not {n.name, n.operator} & times.keys()} - _TIMELESS
+    if missing:
+        raise RunError(f"`{graph.function}`: no time is given for {', '.join(sorted(missing))}")
+    seconds = [times.get(n.name, times.get(n.operator, 0.0)) for n in graph.nodes]
+    while len(rows) < 2 or rows[-1].seconds < rows[-2].seconds:
+        begins, ends, lane = schedule(graph.unfenced, seconds, len(rows) + 1)
+        nbytes = alive(graph, begins, ends, wanted.binding)
+        row = LaneRow(
+            lanes=len(rows) + 1,
+            seconds=max(ends, default=0.0),
+            nbytes=nbytes,
+            fits=wanted.budget is None or nbytes <= wanted.budget,
+            fenced=max(schedule(graph, seconds, len(rows) + 1)[1], default=0.0),
+            lane=lane,
+        )
+        rows.append(row)
+    return rows
+
+
+def schedule(
+    graph: DependencyGraph, seconds: Sequence[float], lanes: int
+) -> tuple[Sequence[float], Sequence[float], tuple[int, ...]]:
+    """Return when each dispatch begins and ends, and its lane; one lane keeps the order of the text.
+
+    A lane runs one dispatch after the other.  What is ready goes first that the longest way is behind: list
+    scheduling (Hu, Parallel sequencing and assembly line problems, 1961).
+    """
+    count = len(graph.nodes)
+    behind, followers = list(seconds), [list[int]() for _ in seconds]
+    for n in reversed(range(count)):
+        behind[n] += max((behind[m] for m in followers[n]), default=0.0)
+        for m in graph.predecessors[n]:
+            followers[m].append(n)
+    waiting = [len(one) for one in graph.predecessors]
+    ready = [(n if lanes == 1 else -behind[n], n) for n in range(count) if not waiting[n]]
+    heapify(ready)
+    begins, ends, lane = [0.0] * count, [0.0] * count, [0] * count
+    running, free, now = list[tuple[float, int]](), list(range(lanes)), 0.0
+    while ready or running:
+        while ready and free:
+            n = heappop(ready)[1]
+            begins[n], ends[n], lane[n] = now, now + seconds[n], heappop(free)
+            heappush(running, (ends[n], n))
+        now, n = heappop(running)
+        heappush(free, lane[n])
+        for m in followers[n]:
+            waiting[m] -= 1
+            if not waiting[m]:
+                heappush(ready, (m if lanes == 1 else -behind[m], m))
+    return begins, ends, tuple(lane)
+
+
+def alive(
+    graph: DependencyGraph, begins: Sequence[float], ends: Sequence[float], binding: Mapping[str, int]
+) -> int:
+    """Return the most bytes of a function's tensors, results included, that are alive at one time of a
+    schedule; raises RunError where a size is not known at `binding`.
+    """
+    changes: list[tuple[float, int, int]] = []
+    for number, touches in graph.touches.items():
+        region = graph.points_to.regions[number]
+        if region.instruction is not None and not region.external and region.nbytes is not None:
+            size = padded(evaluated(region.nbytes, binding))
+            if size is None:
+                raise RunError(f"`{graph.function}`: the size of `{region.name}` is not known; give --bind")
+            users = [t.dispatch for t in touches if t.dispatch < len(begins)]
+            begin = min((begins[n] for n in users), default=0.0)
+            end = max(ends if len(users) < len(touches) else [ends[n] for n in users], default=0.0)
+            changes += (begin, 1, size), (end, 0 if begin < end else 2, -size)
+    return max(accumulate(change for _, _, change in sorted(changes)), default=0)

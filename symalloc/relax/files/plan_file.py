@@ -28,7 +28,12 @@ from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.deployment import Deployment, deployment_of
-from symalloc.planner.memory_report.function_graph import FunctionGraph, GraphDocument, function_graph
+from symalloc.planner.memory_report.function_graph import (
+    FunctionGraph,
+    GraphDocument,
+    LanesRequest,
+    function_graph,
+)
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
@@ -42,7 +47,6 @@ from symalloc.planner.memory_report.function_report import (
     plan_symbols,
     signed_symbols,
 )
-from symalloc.planner.memory_report.lanes import LanesRequest
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.memory_report.non_arena import (
     KernelWorkspace,

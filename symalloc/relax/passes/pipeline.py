@@ -19,7 +19,6 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
 from symalloc.relax.passes.canonical_kernels import canonical_kernels
-from symalloc.relax.passes.keep_places import Places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import (
@@ -37,6 +36,7 @@ from symalloc.relax.passes.pass_sequence import (
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_functions
+from symalloc.relax.source_spans import Places
 
 _COPY = "vm.builtin.copy"  # gives what it is given, copied or not
 _PROMISE = "tirx.noalias"

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import tvm
 import tvm_ffi
+from tvm import relax
+from tvm.ir import Call
 from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
@@ -32,15 +34,16 @@ from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.caller_results import take_results
+from symalloc.relax.donation.caller_results import COPIED, take_results
 from symalloc.relax.donation.donate import donate
-from symalloc.relax.emit.emit_module import emit_module, function_texts
+from symalloc.relax.emit.emit_module import allocated, emit_module, function_texts
 from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.extract import extract
+from symalloc.relax.ir_types import BindingNode, bound, effect, elements, typed_var
 from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
-from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
+from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.shrink.memory_order import order_for_memory
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
 from symalloc.relax.shrink.workspaces import plan_workspaces
@@ -353,3 +356,23 @@ class PlanMemory:
                 _LOG.warning(said, plan.function, one.name, one.limit, one.size)
         self.picked.update((name, plan.picked) for name, plan in planned.plans.items() if plan.picked)
         return planned.module
+
+
+def with_planned_copies(module: tvm.IRModule) -> tvm.IRModule:
+    """`module`, as CallTIRRewrite leaves it, where R.to_vdevice allocates its result and copies there: TVM's
+    own makes a tensor that no plan places.
+    """
+    devices = elements(module.global_infos.get("vdevice", ()))
+
+    def moved(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        value, type_ = binding.value, binding.var.ty
+        moves = type(value) is Call and getattr(value.op, "name", None) == "relax.to_vdevice"
+        if not moves or type_.shape is None or not isinstance(type_.shape, relax.ShapeExpr):
+            return None
+        source, target = value.args[0], type_.vdevice
+        if target is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
+            return None
+        var = typed_var("moved", type_)
+        return [allocated(var, devices), effect(COPIED, [source, var], "copied"), bound(binding.var, var)]
+
+    return map_bindings(module, moved) if devices else module
