@@ -12,10 +12,14 @@ from random import Random
 
 import pytest
 
+from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import AllocFresh, Program, Var
 from symalloc.program.operands import instructions_of
@@ -126,6 +130,17 @@ def test_no_arena_is_below_the_floor(seed: int) -> None:
         for arena in plan.arenas:
             sums = live_sums([p.buffer for p in arena.placements])
             assert all(highest(sums, b) <= arena.size.evaluate(b) for b in bindings(arena))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_call_takes_less_than_what_any_plan_holds(seed: int) -> None:
+    program, plans = planned(seed)
+    written, analyses = planned_program(program, plans).program, analyse(program)
+    for name in plans:
+        least, call = least_held(program, analyses, name), Timeline.of(written, name)
+        for binding in (b for b in BINDINGS if least is not None and b["s"] >= 0):
+            peaks = [one.only(lambda r: r.size is not None).peak(binding) for one in (least, call)]
+            assert None in peaks or peaks[0] <= peaks[1]
 
 
 @pytest.mark.parametrize("seed", range(tries(20, 400)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.liveness import LiveRange
+from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
@@ -148,6 +149,30 @@ def _timeline(
         timeline = Timeline.of(replace(program, functions={name: function}), name, same=True)
     outermost = (step.outermost.var for step in timeline.steps)
     return timeline, [steps[var] if var in steps else cfg.starts[var] for var in outermost]
+
+
+def least_held(program: Program, analyses: Mapping[str, FunctionAnalysis], name: str) -> Timeline | None:
+    """Return what a call of the function `name` holds at each program point with any plan: what is live
+    there, and what no plan places.  None where it branches or calls functions.
+    """
+    cfg, timeline = analyses[name].cfg, Timeline()
+    if not (cfg.joins or analyses[name].recursive):
+        timeline, points = _timeline(program, analyses, name)
+    if not timeline.steps or any(step.frame.caller is not None for step in timeline.steps):
+        return None
+    allocations = analyses[name].allocations
+    ranges = analyses[name].live_ranges(made.number for made in allocations.values()).of
+    edges, found = [*points, len(cfg.points)], list[Reservation]()
+    for one in timeline.reservations:
+        begin, end = edges[one.begin], edges[one.end]
+        if one.var in allocations:
+            time = ranges.get(allocations[one.var].number)
+            if time is None or len(time.live) > 1:
+                continue
+            begin, end = max(begin, time.first), min(end, time.last + 1)
+        found.append(replace(one, begin=begin, end=max(begin, end)))
+    steps = [timeline.steps[0]] * len(cfg.points)  # which they are makes no difference to a peak
+    return replace(timeline, steps=steps, reservations=found)
 
 
 def _with_steps(block: Block, cfg: ControlFlowGraph, steps: dict[Var, int]) -> Block:

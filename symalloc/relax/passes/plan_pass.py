@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import tvm
@@ -20,6 +20,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.arguments import shown
 from symalloc.errors import RunError, UsageError
+from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
@@ -214,8 +215,10 @@ def plan_lowered(
         program = program or _seen(module)
         analyses = analyse(program)
         grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
-        plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
-        return _Attempt(module=module, program=program, analyses=analyses, plans=plans)
+        planned = partial(
+            plan_program, program, prover, options=options, analyses=analyses, grounded=grounded
+        )
+        return _Attempt(module=module, program=program, analyses=analyses, planned=planned)
 
     chosen = plan(module, program)
     if options.shrink != "none" and options.order == "total":
@@ -250,23 +253,40 @@ def plan_lowered(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Attempt:
-    """A module with a plan for each function, not written yet; outputs lie `over` what kernels read last."""
+    """A module, with a plan for each function when it is first asked for, not written yet; outputs lie `over`
+    what kernels read last.
+    """
 
     module: tvm.IRModule
     program: Program
     analyses: Mapping[str, FunctionAnalysis]
-    plans: Mapping[str, Plan]
+    planned: Callable[[], Mapping[str, Plan]]
     over: Mapping[str, Sequence[WrittenOver]] = field(default_factory=dict)
 
+    @cached_property
+    def plans(self) -> Mapping[str, Plan]:
+        """The plans by function name."""
+        return self.planned()
+
+    @cached_property
+    def written(self) -> Program:
+        """The program with its plans."""
+        return planned_program(self.program, self.plans).program
+
     def larger(self, other: _Attempt, names: Iterable[str]) -> frozenset[str]:
-        """The functions of these names that take more than in another attempt, or may."""
-        written = [planned_program(one.program, one.plans).program for one in (self, other)]
+        """The functions of these names that take more than in another attempt, or may.
+
+        That one is planned only where more is taken than any plan of it must.
+        """
 
         def may(name: str) -> bool:
-            one, two = (Timeline.of(program, name) for program in written)
-            cost = cost_beside(one, two, known_symbols(self.analyses[name].cfg).domain)
+            mine, domain = Timeline.of(self.written, name), known_symbols(self.analyses[name].cfg).domain
+            least = least_held(other.program, other.analyses, name)
+            cost = None if least is None else cost_beside(mine, least, domain)
+            if cost is None or cost > 0:
+                cost = cost_beside(mine, Timeline.of(other.written, name), domain)
             return cost is None or cost > 0
 
         return frozenset(filter(may, names))
@@ -280,16 +300,18 @@ def _written_over(plan: Planner, tried: dict[object, bool], apart: _Attempt) -> 
 
     `tried` tells of each kernel whether it can; orders of calls have that in common.
     """
-    tries = Counter[str]()
+    tries, before = Counter[str](), dict[str, Sequence[WrittenOver]]()
     while True:
         module, over = write_over(apart.module, apart.program, apart.analyses, tries, tried)
         if not over:
             return apart
         found = replace(plan(module), over=over)
-        larger = found.larger(apart, over)
+        again = frozenset(name for name, pairs in over.items() if pairs == before.get(name))
+        larger = again or found.larger(apart, over)
         if not larger:
             return found
         tries.update(larger)
+        before.update((name, over[name]) for name in larger)
 
 
 def _ordered(plan: Planner, finished: Callable[[_Attempt], _Attempt], given: _Attempt) -> _Attempt:
