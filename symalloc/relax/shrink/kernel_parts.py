@@ -18,10 +18,10 @@ from tvm.ir.prim import expr as prim
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.ir_types import (
     Node,
+    TypeNode,
     VarNode,
     constant_extent,
     elements,
-    same_extent,
     typed_var,
     visit,
     with_parameters,
@@ -43,16 +43,18 @@ class Part:
     extents: tuple[int | VarNode | None, ...]
 
 
-def with_parts(kernel: tirx.PrimFunc, parts: Mapping[int, Part]) -> tirx.PrimFunc | None:
+def with_parts(
+    kernel: tirx.PrimFunc, parts: Mapping[int, Part], through: Mapping[int, int] = {}
+) -> tirx.PrimFunc | None:
     """`kernel` with a parameter for a whole at each of the positions of `parts`.
 
-    None where it does more with one than to load and store elements, or nothing would tell it a size.  Its
-    promise that buffers are apart stays: it is wrong where two are the same whole and one is stored to.
+    Of those that are given one whole all but one are accessed `through` that, and used for nothing then: the
+    promise that buffers are apart stays.  None where it does more with a tensor than to load and store
+    elements, or nothing would tell it a size.
     """
     params = [*elements(kernel.params)]
     if not parts.keys() <= accepts_offset(kernel):
         return None
-    wholes: dict[int, tuple[VarNode, Offsets]] = {}
     lost: list[Node] = []
     for position, part in parts.items():
         old = params[position]
@@ -66,7 +68,10 @@ def with_parts(kernel: tirx.PrimFunc, parts: Mapping[int, Part]) -> tirx.PrimFun
             for own, one in pairs
         ]
         params[position] = typed_var(old.name, with_shape(old.ty, whole))
-        wholes[old.__chandle__()] = params[position], part.offsets
+    wholes = {
+        kernel.params[position].__chandle__(): (params[through.get(position, position)], part.offsets)
+        for position, part in parts.items()
+    }
     body = _with_accesses(kernel.body, wholes, lambda one, by: one + by if by else one)
     return with_parameters(kernel, params, body) if _is_told(params, lost, body) else None
 
@@ -118,64 +123,65 @@ def _is_told(params: Sequence[VarNode], lost: Sequence[Node], body: Node) -> boo
 # -- proof ---------------------------------------------------------------------------------------------------
 
 
-def restores(given: tirx.PrimFunc, made: tirx.PrimFunc, offsets: Mapping[int, Offsets]) -> bool:
+def restores(
+    given: tirx.PrimFunc,
+    made: tirx.PrimFunc,
+    offsets: Mapping[int, Offsets],
+    through: Mapping[int, int] = {},
+) -> bool:
     """Return whether it is proved that `made` does with wholes what `given` does with parts of them, which
-    begin at `offsets`, by the positions of the parameters.
+    begin at `offsets`, by the positions of the parameters; some are accessed `through` others.
 
-    With each access of a whole as one of its part, so many indices before, the original must come back, and
-    nothing else may be done with a whole.  It is of the type of its part but for extents, and holds all of
-    the part where these are numbers, or the same at offset zero; else callers must see to that.  They must
-    see to it, too, that offsets are the same wherever a tensor is given, and that no kernel is given a whole
-    twice of which it stores anything: that buffers are apart is promised as it was.
+    With that added to each index of an access of a part, and the whole in its place, the original must be
+    this text, and no part may be left.  A whole is of the type of its part but for extents.  Callers must see
+    to it that it holds all of the part, that offsets are the same wherever a tensor is given, and that a
+    kernel accesses what it stores to through one parameter: that buffers are apart is promised as it was.
     """
     params, theirs = elements(made.params), elements(given.params)
     alone = len({one.__chandle__() for one in params}) == len(params) == len(theirs)
     if not alone or not offsets.keys() <= accepts_offset(given) & accepts_offset(made):
         return False
+    moved: dict[int, tuple[VarNode, Offsets]] = {}
     wholes: dict[int, tuple[VarNode, Offsets]] = {}
-    parts: dict[int, tuple[VarNode, Offsets]] = {}
     for position, (old, new) in enumerate(zip(theirs, params, strict=True)):
-        begin = offsets.get(position)
-        if begin is not None and _holds(old, new, begin):
-            wholes[new.__chandle__()], parts[old.__chandle__()] = (old, begin), (old, (0,) * len(begin))
-        elif begin is not None or not new.same_as(old):
+        begin, used = offsets.get(position), params[through.get(position, position)]
+        if begin is None and new.same_as(old) and used.same_as(new):
+            continue
+        if begin is None or not all(_is_like(one.ty, old.ty, len(begin)) for one in (new, used)):
             return False
-    used: list[VarNode] = []
-    visit(made.body, (ir.Var, used.append))
-    if not parts.keys().isdisjoint(one.__chandle__() for one in used) or promises(made) > promises(given):
+        moved[old.__chandle__()] = used, tuple(-one for one in begin)
+        wholes[new.__chandle__()] = new, (0,) * len(begin)
+    found: list[VarNode] = []
+    visit(made.body, (ir.Var, found.append))
+    if not moved.keys().isdisjoint(one.__chandle__() for one in found) or promises(made) > promises(given):
         return False
-    restored, original = (
-        _with_accesses(made.body, wholes, _before),
-        _with_accesses(given.body, parts, _before),
-    )
-    return bool(tvm_ffi.structural_equal(restored, original))
+    bodies = _with_accesses(given.body, moved, _before), _with_accesses(made.body, wholes, _before)
+    # with their parameters: alone, what a block says to read would be taken for a name of its own
+    return bool(tvm_ffi.structural_equal(*(with_parameters(made, params, body) for body in bodies)))
 
 
-def _holds(part: VarNode, whole: VarNode, begin: Offsets) -> bool:
-    """Return whether a buffer is like a part of it that begins at some index, and holds all of it as far as
-    numbers tell.
-    """
-    own, extents = elements(part.ty.shape), elements(whole.ty.shape)
-    if whole.same_as(part) or not len(own) == len(extents) == len(begin) or min(begin, default=0) < 0:
-        return False
-    for extent, by, most in zip(own, begin, extents, strict=True):
-        length, room = constant_extent(extent), constant_extent(most)
-        if same_extent(extent, most) and by:
-            return False
-        if length is not None and room is not None and by + length > room:
-            return False
-    return bool(tvm_ffi.structural_equal(with_shape(whole.ty, own), part.ty))
+def _is_like(whole: TypeNode, part: TypeNode, rank: int) -> bool:
+    """Return whether buffers are of one type but for their extents."""
+    own = elements(part.shape)
+    same = tvm_ffi.structural_equal(with_shape(whole, own), part)
+    return bool(same) and len(own) == len(elements(whole.shape)) == rank
 
 
 def _before(index: Node, by: int) -> Node:
     """The index that is `by` before another one, its number in one place."""
     if index.ty != _INDEX:  # a sum may not fit
         return index - by if by else index
-    number = -by
+    base, number = _split(index)
+    if base is None:
+        return tirx.IntImm("int64", number - by)
+    return base + (number - by) if number != by else base
+
+
+def _split(index: Node) -> tuple[Node | None, int]:
+    """An index as the sum of anything, None for nothing, and a number."""
+    number = 0
     while type(index) in (prim.Add, prim.Sub) and type(index.b) is prim.IntImm:
         number += int(index.b.value) * (1 if type(index) is prim.Add else -1)
         index = index.a
     known = constant_extent(index)
-    if known is not None:
-        return tirx.IntImm("int64", known + number)
-    return index + number if number else index
+    return (index, number) if known is None else (None, number + known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -190,6 +191,13 @@ def test_planted_faults_are_refused(name: str, parts: Mapping[int, Part]) -> Non
     assert len(planted) > 10
     for fault, kernel in planted:
         assert not restores(given, kernel, offsets), f"{fault}\n{kernel.script()}"
+    params = elements(made.params)
+    for one, other in permutations(params, 2):  # everywhere
+        if len(one.ty.shape) != len(other.ty.shape):
+            continue
+        for renamed in ([(one, other), (other, one)], [(one, other)]):
+            kernel = with_parameters(made, params, with_variables(made.body, renamed))
+            assert not restores(given, kernel, offsets), f"{one} is {other}"
     for position, begin in offsets.items():
         for axis in range(len(begin)):
             for by in (1, -1):
@@ -199,13 +207,19 @@ def test_planted_faults_are_refused(name: str, parts: Mapping[int, Part]) -> Non
     assert not restores(given.without_attr("tirx.noalias"), made, offsets), "a promise made"
 
 
-def test_a_whole_holds_all_of_its_part() -> None:
-    given, parts = KERNELS["tir_tanh"], {0: Part((0, 0, 3), (None, None, 10))}
-    made = with_parts(given, parts)
-    assert made is not None and not restores(given, made, {0: (0, 0, 3)})  # 3 + 8 > 10
-    parts = {0: Part((0, 0, 1), (None, None, None))}
-    made = with_parts(given, parts)
-    assert made is not None and not restores(given, made, {0: (0, 0, 1)})
+def test_one_whole_is_accessed_through_one_parameter() -> None:
+    """A kernel that reads one part and writes another; no other part in their place, and no two names."""
+    given = KERNELS["tir_tanh"]
+    parts = {0: Part((0, 0, 0), (None, None, 16)), 1: Part((0, 0, 8), (None, None, 16))}
+    offsets = {at: one.offsets for at, one in parts.items()}
+    made = with_parts(given, parts, {0: 1})
+    assert restores(given, made, offsets, {0: 1})
+    assert not restores(given, made, offsets)
+    assert not restores(given, made, offsets, {1: 0})
+    assert not restores(given, made, {0: offsets[1], 1: offsets[0]}, {0: 1})
+    assert not restores(given, with_parts(given, parts), offsets, {0: 1})
+    for fault, kernel in faults(made):
+        assert not restores(given, kernel, offsets, {0: 1}), fault
 
 
 def test_no_parameter_is_given_for_two() -> None:
