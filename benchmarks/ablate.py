@@ -57,8 +57,8 @@ from symalloc.relax.files.plan_file import memory_reports
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
-from symalloc.rulebook.book import load_rules
-from symalloc.size.evaluation import highest
+from symalloc.rulebook.rule import load_rules
+from symalloc.size.expr import highest
 
 AREAS = ("planner", "shrink", "orders", "passes", "lint", "prover")
 USUAL = (
@@ -144,7 +144,7 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "shapes that are searched for": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._Assigning.worst": lambda *_: ()},
-        code=[f"{_ASSIGNMENT}._Assigning.worst", "symalloc.planner.shapes.worst_shapes"],
+        code=[f"{_ASSIGNMENT}._Assigning.worst", "symalloc.planner.grid.worst_shapes"],
     ),
     "greedy packings but the first": Mechanism(
         stand_ins={f"{_STACK}.HEURISTICS": HEURISTICS[:1]}, code=[f"{_STACK}.packed_order"]

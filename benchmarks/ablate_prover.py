@@ -24,10 +24,8 @@ import click
 from benchmarks.harness import patched
 from benchmarks.prove_constraints import OWN
 from symalloc.prover.batch import read_questions
-from symalloc.prover.domain import Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget, Domain, Proof
 from symalloc.prover.prover import Prover, content_key
-from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_condition

@@ -39,7 +39,7 @@ from symalloc.program.ir import Function, If
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_outcomes
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.size.evaluation import evaluated
+from symalloc.size.expr import evaluated
 from tests.models.planned import within_limit
 
 MOST = 3  # arenas of a function without an If

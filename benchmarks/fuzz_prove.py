@@ -14,10 +14,9 @@ from time import perf_counter
 import click
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.prover.solver import Solver
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.defined import fails, holds
 from symalloc.size.parse import parse_condition
 from tests.prover.random_questions import NAMES, Question, contradictions, domain_of, plain, readable_question

@@ -22,7 +22,7 @@ from statistics import median
 import click
 
 from benchmarks.harness import in_turns, json_option, print_table, rounds_option
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 
 LIMIT = 0.25
 """Of the time without a cache."""

@@ -36,7 +36,7 @@ from benchmarks.harness import (
 from symalloc.linter.linter import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 
 LIMIT = 0.07
 

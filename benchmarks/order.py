@@ -47,7 +47,7 @@ from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import random_arguments
 from symalloc.relax.run.machine import call, machines, planned_by_tvm
-from symalloc.size.evaluation import highest
+from symalloc.size.expr import highest
 from tests.relax.reordering import error, reordered, with_constant_weights
 
 Binding = Mapping[str, int]

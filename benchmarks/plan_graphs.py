@@ -23,7 +23,7 @@ from symalloc.planner.memory_report.function_report import floors
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.size.evaluation import highest
+from symalloc.size.expr import highest
 from tests.models.imported import load_imported
 
 MODELS = (

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from symalloc.arguments import parse_bytes
+from symalloc.errors import require_bytes
 
 ROOT = Path(__file__).parent.parent
 MIB = 2**20
@@ -112,7 +112,7 @@ def _in_address_space(nbytes: int, count: int, at_once: int) -> int:
 @click.option("--limit", type=int, help="Bytes of each of the pools that live at once.")
 def main(count: int, at_once: int, address_space: str, limit: int | None) -> None:
     sound = _measure(count, at_once, limit)
-    nbytes = parse_bytes(address_space)
+    nbytes = require_bytes("the address space", address_space)
     if nbytes:
         print(f"in {address_space} of address space:", flush=True)
         sound = _in_address_space(nbytes, count, at_once) == 0 and sound

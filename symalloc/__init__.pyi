@@ -26,8 +26,8 @@ from symalloc.pool.pool_errors import PoolUsageError as PoolUsageError
 from symalloc.pool.pool_options import PoolOptions as PoolOptions
 from symalloc.pool.reserved_buffer import ReservedBuffer as ReservedBuffer
 from symalloc.program.packed_contracts import packed_function as packed_function
-from symalloc.prover.verdict import Proof as Proof
-from symalloc.prover.verdict import Verdict as Verdict
+from symalloc.prover.domain import Proof as Proof
+from symalloc.prover.domain import Verdict as Verdict
 from symalloc.relax.passes.name_tensors import NameTensors as NameTensors
 from symalloc.relax.passes.plan_pass import DeviceMemoryError as DeviceMemoryError
 from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory

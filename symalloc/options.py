@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar, get_args
 
-from symalloc.arguments import (
+from symalloc.errors import (
+    UsageError,
+    meant,
     require_binding,
     require_bytes,
     require_choice,
@@ -28,7 +30,6 @@ from symalloc.arguments import (
     require_texts,
     require_whole,
 )
-from symalloc.errors import UsageError, meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from symalloc.arguments import require_choice, require_flag
+from symalloc.errors import require_choice, require_flag
 from symalloc.options import made
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tvm import relax
 
 import symalloc
 from symalloc import Severity, UsageError, Verdict
-from symalloc.linter.baseline import Baseline
+from symalloc.linter.suppressions import Baseline
 from symalloc.report.plan_text import fit_lines, plans_as_text
 from symalloc.report.quantities import human_bytes
 from symalloc.report.text import render_text

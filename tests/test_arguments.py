@@ -15,7 +15,7 @@ import tvm
 
 import symalloc
 from symalloc import PoolError, SymallocError, UsageError
-from symalloc.arguments import require_path, require_texts, require_whole, shown
+from symalloc.errors import require_path, require_texts, require_whole, shown
 from symalloc.linter.lint_options import LintKeywords
 from symalloc.planner.planner_options import PlanChoices
 from symalloc.session.api import FileKeywords, PlanKeywords

@@ -39,23 +39,19 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "planner_options": set(),
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
-    "enforced_bounds": {"memory_plan", "planner_options"},
-    "shapes": {"grid"},
-    "buffer_limit": {"enforced_bounds", "grid", "memory_plan", "shapes"},
+    "enforced_bounds": {"grid", "memory_plan", "planner_options"},
     "buffers": {
         *("enforced_bounds", "grid", "memory_plan", "overflow_guards", "planned_program", "planner_options"),
-        *("buffer_limit", "shapes"),
     },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
-    "orders": {"grid", "interference", "memory_plan", "shapes"},
+    "orders": {"grid", "interference", "memory_plan"},
     "fold": {"interference", "memory_plan"},
     "stack": {"fold", "grid", "interference", "memory_plan", "planner_options"},
-    "offsets": {"grid", "memory_plan", "planner_options", "shapes", "stack"},
+    "offsets": {"grid", "memory_plan", "planner_options", "stack"},
     "plan_functions": {
-        *("buffer_limit", "buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
-        *("grid", "interference", "offsets", "orders", "planned_program", "planner_options", "shapes"),
-        "stack",
+        *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
+        *("grid", "interference", "offsets", "orders", "planned_program", "planner_options", "stack"),
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},
@@ -93,7 +89,7 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "run": {"extract", "files", "ir_types", "passes", "rewrite", "tvm_error", "workers"},
     "": set(),
 }
-FOR_ALL = {"symalloc.arguments", "symalloc.errors", "symalloc.options", "symalloc.shown"}
+FOR_ALL = {"symalloc.errors", "symalloc.options", "symalloc.shown"}
 """Errors that any room may raise, checks of arguments, the table of options, how results show themselves."""
 ONLY_IN = {
     "tvm": {"relax", "session"},  # the session names the types of what users give, and imports none

@@ -13,9 +13,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 import symalloc
-from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.rule import Rule
-from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.rulebook.rule import SITE_KINDS, Rule, load_rules
 
 ROOT = Path(__file__).parent.parent.parent
 WHOLE = {"README.md": "index.md", "BUGS.md": "bugs.md", "CHANGELOG.md": "changelog.md"}

@@ -14,8 +14,7 @@ from symalloc.analysis.register_lifetimes import Kills
 from symalloc.analysis.register_machine import RegisterMachine, Reservation, Step, UnknownMemoryError
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT
-from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import ONE, ZERO, Expr
+from symalloc.size.expr import ONE, ZERO, Expr, evaluated
 from symalloc.size.sign import undominated
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, product
 from math import prod
 
-from symalloc.arguments import MOST_EXTENT
-from symalloc.errors import UsageError
+from symalloc.errors import MOST_EXTENT, UsageError
 
 MOST_BINDINGS = 100_000
 

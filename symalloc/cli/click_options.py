@@ -12,10 +12,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from symalloc.arguments import require_path
 from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.output import Command
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_path
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import FLAG, PATH, TEXT, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions

@@ -47,8 +47,8 @@ def diff_command(
     Each is the JSON of `symalloc plan --format json`, or a model, which is planned: TVMScript (.py), JSON of
     TVM, ONNX (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.report.diff_text import plan_diff_text
     from symalloc.report.document import as_json
+    from symalloc.report.plan_diff import plan_diff_text
     from symalloc.session.planning import diff_plans, plans_in
 
     if str(before) == str(after) == "-":

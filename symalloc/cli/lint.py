@@ -150,7 +150,7 @@ def _lint(session: LintSession, found: FoundFiles, run: _LintRun) -> int:
     report = session.without_known(report)
     _show(session, report, run)
     if run.write_baseline:
-        from symalloc.linter.baseline import Baseline
+        from symalloc.linter.suppressions import Baseline
 
         baseline = Baseline.of(report, run.write_baseline)
         show(baseline.text(), run.write_baseline)

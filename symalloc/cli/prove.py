@@ -18,9 +18,8 @@ from symalloc.options import PATH
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.session.files import read_text, write_proofs
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in

@@ -21,7 +21,7 @@ def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     one, as in error/error/note, applies if only empty tensors violate the rule.
     """
     from symalloc.report.rule_page import render_rule_json, render_rule_table
-    from symalloc.rulebook.book import load_rules
+    from symalloc.rulebook.rule import load_rules
 
     book = load_rules(rules)
     if form == "json":

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from symalloc.arguments import shown
-from symalloc.errors import SymallocError, UsageError
+from symalloc.errors import SymallocError, UsageError, shown
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import BINDING, SECONDS, option, read_fields, read_table, whole
 from symalloc.program.reading import UnreadableError

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from symalloc.program.span import Source, Span, SyntaxNode, innermost, span_of, split_lines
-from symalloc.prover.verdict import Proof, Verdict
+from symalloc.prover.domain import Proof, Verdict
 from symalloc.shown import Shown, counted
 
 

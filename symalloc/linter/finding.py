@@ -10,7 +10,7 @@ from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import FunctionContext, Site
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
 from symalloc.program.span import Span
-from symalloc.prover.verdict import Proof, Verdict
+from symalloc.prover.domain import Proof, Verdict
 from symalloc.rulebook.rule import Rule, Value
 from symalloc.size.condition import Condition
 

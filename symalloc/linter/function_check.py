@@ -21,9 +21,8 @@ from symalloc.program.control_flow import PathCondition
 from symalloc.program.ir import DeclaredBound, Instruction
 from symalloc.program.reading import AS_IS
 from symalloc.program.types import DType
-from symalloc.prover.verdict import Proof, Verdict
-from symalloc.rulebook.book import Rulebook
-from symalloc.rulebook.rule import Rule
+from symalloc.prover.domain import Proof, Verdict
+from symalloc.rulebook.rule import Rule, Rulebook
 from symalloc.size.condition import FALSE, Condition, conjunction
 from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr

@@ -27,9 +27,8 @@ from symalloc.analysis.kernels.index_bounds import (
 )
 from symalloc.program.ir import DeclaredBound, Function, Kernel, KernelAccess, Origin, declared_bounds
 from symalloc.program.types import TensorType, type_leaves
-from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
 from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import ZERO, Expr

@@ -9,8 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
 from symalloc.analysis.dependencies import OrderName
-from symalloc.arguments import require_text, require_texts, shown
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_text, require_texts, shown
 from symalloc.options import FLAG, PATH, PATHS, TEXTS, Kind, amount, choice, option, options_of, whole
 from symalloc.program.reading import PipelineName, ReadOptions
 from symalloc.size.condition import Condition

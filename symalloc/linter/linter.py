@@ -36,9 +36,9 @@ from symalloc.program.record import no_collections
 from symalloc.program.source_map import NumberedSpan
 from symalloc.program.span import Source, Span
 from symalloc.program.types import TupleType, extents_of
+from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
-from symalloc.rulebook.book import Rulebook, load_rules
+from symalloc.rulebook.rule import Rulebook, load_rules
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr, symbol
 

@@ -17,10 +17,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from symalloc.planner.grid import Columns, Values
+from symalloc.planner.grid import Columns, Values, sample_grid
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.planner_options import PlanBudget
-from symalloc.planner.shapes import sample_grid
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder

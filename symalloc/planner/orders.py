@@ -21,10 +21,9 @@ from symalloc.analysis.dependencies import HappensBefore, Touch
 from symalloc.analysis.liveness import Intervals
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.grid import Ranges, matrix_product, score_grid
+from symalloc.planner.grid import Ranges, matrix_product, sample_grid, score_grid
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.shapes import sample_grid
 from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain
 from symalloc.size.expr import Expr

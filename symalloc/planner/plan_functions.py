@@ -10,7 +10,6 @@ from symalloc.analysis.dependencies import HappensBefore, OrderName, dependency_
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.buffer_limit import beyond, bounded, too_large
 from symalloc.planner.buffers.assignment import (
     MOST_CHOICES,
     ONE_BY_ONE,
@@ -23,15 +22,14 @@ from symalloc.planner.buffers.candidates import Candidates, find_candidates, lef
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.grid import Ranges
+from symalloc.planner.enforced_bounds import beyond, bound_guards, bounded, enforced, too_large
+from symalloc.planner.grid import ExtentBounds, Ranges, symbols_of
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, Plan
 from symalloc.planner.offsets import assemble, storage
 from symalloc.planner.orders import HeldInOrder, cost_beside, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
-from symalloc.planner.shapes import ExtentBounds, symbols_of
 from symalloc.planner.stack import PERFECT, SearchBudget, search
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
 from symalloc.prover.domain import Domain

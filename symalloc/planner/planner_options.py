@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.donation import Donation, parse_donation
-from symalloc.arguments import require_texts
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_texts
 from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole
 from symalloc.program.types import ALIGNMENT
 

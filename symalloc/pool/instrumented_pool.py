@@ -14,7 +14,7 @@ from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
-from symalloc.arguments import require_bytes, require_whole, shown
+from symalloc.errors import require_bytes, require_whole, shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_interrupts
 from symalloc.pool.pool_errors import PoolUsageError, checked

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import NamedTuple
 
-from symalloc.arguments import shown
+from symalloc.errors import shown
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.pool_errors import PoolUsageError
 

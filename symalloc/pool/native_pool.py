@@ -18,8 +18,7 @@ from weakref import WeakValueDictionary, finalize, ref
 import numpy as np
 import tvm_ffi
 
-from symalloc.arguments import require_flag, shown
-from symalloc.errors import meant
+from symalloc.errors import meant, require_flag, shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.pool_errors import (
     BadFreeError,

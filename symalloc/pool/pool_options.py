@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 from math import isfinite
 
-from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, require_seconds, shown
+from symalloc.errors import AMOUNT, MOST_BYTES, require_bytes, require_seconds, shown
 from symalloc.options import Kind, option, read_fields
 from symalloc.pool.pool_errors import PoolUsageError, checked
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tvm_ffi
 
-from symalloc.arguments import require_bytes, shown
+from symalloc.errors import require_bytes, shown
 from symalloc.pool.native_pool import MemoryBytes, NativePool
 from symalloc.pool.pool_errors import BoundsError, PoolUsageError, checked
 

@@ -10,7 +10,7 @@ from threading import Condition, local
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from symalloc.arguments import require_bytes
+from symalloc.errors import require_bytes
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError, checked

@@ -14,7 +14,7 @@ from weakref import ref
 
 import msgspec
 
-from symalloc.arguments import shown
+from symalloc.errors import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool, living_pools
 from symalloc.pool.pool_errors import PoolUsageError

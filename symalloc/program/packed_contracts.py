@@ -18,8 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, get_args
 
-from symalloc.arguments import require_choice, require_text, require_whole, shown
-from symalloc.errors import UsageError, meant, nearest
+from symalloc.errors import UsageError, meant, nearest, require_choice, require_text, require_whole, shown
 
 _LOG = logging.getLogger("symalloc")
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from symalloc.arguments import shown
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError, meant, shown
 from symalloc.options import FLAG, SECONDS, Kind, choice, option, read_fields
 from symalloc.program.ir import Program
 from symalloc.program.packed_contracts import PackedContract, stated_contracts

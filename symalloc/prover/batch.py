@@ -8,9 +8,8 @@ from typing import NotRequired, TypeAlias, TypedDict
 
 import msgspec
 
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Proof
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 

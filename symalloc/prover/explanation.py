@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from symalloc.prover.bounds import Box, interval
-from symalloc.prover.effort import Budget, Meter
+from symalloc.prover.domain import Budget, Meter, Proof, Verdict
 from symalloc.prover.normalize import NormalizedDomain, read_bound
 from symalloc.prover.query import Query, satisfies
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (
     TRUE,

@@ -8,13 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 
-from symalloc.prover.domain import Domain
-from symalloc.prover.effort import GLANCE, Budget
+from symalloc.prover.domain import GLANCE, Budget, Domain, Proof, Verdict
 from symalloc.prover.explanation import explain_proof, smallest
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, undecided
 from symalloc.prover.solver import Solver
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE, Condition
 
 

@@ -12,11 +12,10 @@ from itertools import product
 from operator import add, le
 
 from symalloc.prover.bounds import Box, decide
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget, Proof, Verdict
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
 

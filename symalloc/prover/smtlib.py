@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Literal
 
-from symalloc.prover.domain import Domain
-from symalloc.prover.verdict import Proof, Verdict
+from symalloc.prover.domain import Domain, Proof, Verdict
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget
 from symalloc.prover.smtlib import asserted, declared, encoded
 from symalloc.size.condition import Condition
 

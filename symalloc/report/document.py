@@ -16,7 +16,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 KINDS = {
-    "baseline": "symalloc.linter.baseline.BaselineDocument",
+    "baseline": "symalloc.linter.suppressions.BaselineDocument",
     "budget": "symalloc.planner.memory_report.device_budget.DeviceBudget",
     "certificate": "symalloc.planner.check.plan_certificate.Certificate",
     "diff": "symalloc.report.plan_diff.PlanDiff",

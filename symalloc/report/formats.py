@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from msgspec import field
 
-from symalloc.linter.baseline import fingerprints
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
+from symalloc.linter.suppressions import fingerprints
 from symalloc.program.span import Span
-from symalloc.prover.verdict import Verdict, counterexample_title
+from symalloc.prover.domain import Verdict, counterexample_title
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
 from symalloc.report.quantities import binding_text
 from symalloc.report.text import render_text, visible

@@ -22,8 +22,7 @@ from symalloc.planner.memory_report.function_report import (
     own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import KernelUse, ShrunkKernel
-from symalloc.prover.domain import INT64_MAX
-from symalloc.prover.verdict import Verdict, counterexample_title
+from symalloc.prover.domain import INT64_MAX, Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,
     at_binding,
@@ -40,8 +39,7 @@ from symalloc.report.quantities import (
 )
 from symalloc.shown import counted
 from symalloc.size.choice import maximum
-from symalloc.size.evaluation import evaluated, highest
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, evaluated, highest
 
 MOST_SUMS = 24  # of the floor
 WIDEST = 72  # characters of a formula that is no answer

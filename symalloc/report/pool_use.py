@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from symalloc.arguments import require_choice, shown
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_choice, shown
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.replaying import PolicySummary, Replayed, total

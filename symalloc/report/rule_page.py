@@ -13,9 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from symalloc.report.quantities import binding_text
-from symalloc.rulebook.book import Rulebook
-from symalloc.rulebook.rule import BadExample, Rule
-from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.rulebook.rule import SITE_KINDS, BadExample, Rule, Rulebook
 
 SHOWN = (
     *("id", "name", "severity", "severity_at_runtime", "severity_when_empty"),

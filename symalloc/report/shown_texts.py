@@ -9,10 +9,9 @@ from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.prover.verdict import Proof
+from symalloc.prover.domain import Proof
 from symalloc.report.budget_text import budget_text
-from symalloc.report.diff_text import plan_diff_text
-from symalloc.report.plan_diff import PlanDiff
+from symalloc.report.plan_diff import PlanDiff, plan_diff_text
 from symalloc.report.plan_text import fit_lines, gain_text, plan_text, plans_as_text
 from symalloc.report.pool_use import pool_report
 from symalloc.report.text import render_text

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.program.span import Span, split_lines
-from symalloc.prover.verdict import Verdict, counterexample_title
+from symalloc.prover.domain import Verdict, counterexample_title
 from symalloc.report.quantities import binding_text, broken
 from symalloc.shown import counted
 

@@ -9,8 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack
 
-from symalloc.arguments import require_binding, require_bytes, require_path, require_text, shown
-from symalloc.errors import RunError, UsageError
+from symalloc.errors import (
+    RunError,
+    UsageError,
+    require_binding,
+    require_bytes,
+    require_path,
+    require_text,
+    shown,
+)
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
 from symalloc.options import made
@@ -20,9 +27,8 @@ from symalloc.planner.memory_report.function_graph import GraphDocument
 from symalloc.planner.memory_report.runs import PlanKind, RunOptions, RunResult
 from symalloc.planner.planner_options import PlanChoices, PlanOptions
 from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Proof
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof
 from symalloc.relax.read.find_files import is_no_model
 from symalloc.session.config import found_files
 from symalloc.session.lint_cache import LintCache

@@ -27,7 +27,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.find_files import STDIN, kind_of, model_function
-from symalloc.rulebook.book import rule_files
+from symalloc.rulebook.rule import rule_files
 from symalloc.session.files import read_regular, replace_file
 from symalloc.shown import version_of
 

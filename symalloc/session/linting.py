@@ -18,22 +18,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
-from symalloc.arguments import require_choice
-from symalloc.errors import UsageError, nearest
-from symalloc.linter.baseline import Baseline
+from symalloc.errors import UsageError, nearest, require_choice
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import Rewrite, rewrite, tried_fixes
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.linter.linter import LintedFile, Linter, report_of
+from symalloc.linter.suppressions import Baseline
 from symalloc.options import made
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem, UnreadableError
 from symalloc.program.span import Source
-from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import INT64_MIN, Domain, Verdict
 from symalloc.relax.read.find_files import STDIN, FoundFiles, kind_of, may_hold_modules
 from symalloc.relax.workers.worker_pool import WorkerPool
-from symalloc.rulebook.book import rule_files
+from symalloc.rulebook.rule import rule_files
 from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, installed_versions, sendable
 from symalloc.size.condition import FALSE

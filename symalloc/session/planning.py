@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from symalloc.arguments import require_path
-from symalloc.errors import RunError, SymallocError, UsageError
+from symalloc.errors import RunError, SymallocError, UsageError, require_path
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter

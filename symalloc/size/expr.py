@@ -7,16 +7,17 @@ symbols (`//` and `%` here, `min`, `max` and `select` in `symalloc.size.choice`)
 own.
 
 Values are mathematical integers: nothing here wraps.  Division and remainder are Python's: they round
-towards minus infinity.
+towards minus infinity.  At the end: values where some sizes may not be known.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from math import gcd
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
 from symalloc.size.notation import Written
@@ -110,6 +111,7 @@ class Division(Atom):
     denominator: Expr
     key: str = field(init=False, repr=False)
     sign: ClassVar[str]
+    apply: ClassVar[Callable[[Any, Any], Any]]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.sign}({self.numerator.key})({self.denominator.key})")
@@ -122,17 +124,19 @@ class Division(Atom):
     def divisor(self) -> Expr:
         return self.denominator
 
+    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
+        made: Expr = type(self).apply(change(self.numerator), change(self.denominator))
+        return made
+
+    def evaluate(self, binding: Mapping[str, int]) -> int:
+        value: int = type(self).apply(self.numerator.evaluate(binding), self.denominator.evaluate(binding))
+        return value
+
 
 class FloorDiv(Division):
     """`numerator // denominator`, rounding towards minus infinity."""
 
-    sign = "//"
-
-    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
-        return floordiv(change(self.numerator), change(self.denominator))
-
-    def evaluate(self, binding: Mapping[str, int]) -> int:
-        return self.numerator.evaluate(binding) // self.denominator.evaluate(binding)
+    sign, apply = "//", operator.floordiv
 
     def fold(self, algebra: Algebra[T, B]) -> T:
         return algebra.floordiv(self.numerator.fold(algebra), self.denominator.fold(algebra))
@@ -141,13 +145,7 @@ class FloorDiv(Division):
 class Mod(Division):
     """`numerator % denominator`, with the sign of the denominator."""
 
-    sign = "%"
-
-    def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
-        return mod(change(self.numerator), change(self.denominator))
-
-    def evaluate(self, binding: Mapping[str, int]) -> int:
-        return self.numerator.evaluate(binding) % self.denominator.evaluate(binding)
+    sign, apply = "%", operator.mod
 
     def fold(self, algebra: Algebra[T, B]) -> T:
         return algebra.mod(self.numerator.fold(algebra), self.denominator.fold(algebra))
@@ -538,3 +536,30 @@ def _term_key(monomial: Monomial, coefficient: int) -> str:
 
 ZERO = Expr({})
 ONE = constant(1)
+
+
+def evaluated(expr: Expr | None, binding: Mapping[str, int]) -> int | None:
+    """The value; None where the expression is not known, has another symbol, or divides by zero."""
+    if expr is None or not expr.symbols <= binding.keys():
+        return None
+    try:
+        return expr.evaluate(binding)
+    except ZeroDivisionError:
+        return None
+
+
+def total(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
+    """The sum of the values; None where one of them is not known."""
+    return combined(sum, (evaluated(expr, binding) for expr in exprs))
+
+
+def highest(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
+    """The largest value, 0 of nothing; None where one of them is not known."""
+    return combined(partial(max, default=0), (evaluated(expr, binding) for expr in exprs))
+
+
+def combined(combine: Callable[[Iterable[int]], int], values: Iterable[int | None]) -> int | None:
+    """Return `combine` of the values; None where one of them is not known."""
+    found = tuple(values)
+    known = [value for value in found if value is not None]
+    return combine(known) if len(known) == len(found) else None

@@ -16,8 +16,7 @@ from functools import lru_cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Union
 
-from symalloc.arguments import shown
-from symalloc.errors import nearest
+from symalloc.errors import nearest, shown
 from symalloc.size import condition as cond
 from symalloc.size.choice import Select, maximum, minimum, select
 from symalloc.size.condition import Condition

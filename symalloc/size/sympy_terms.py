@@ -12,8 +12,7 @@ from typing import Any
 
 import sympy
 
-from symalloc.arguments import shown
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, shown
 from symalloc.size.algebra import Algebra, Operator, Term
 
 _RELATIONS = {"<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}

@@ -26,7 +26,7 @@ from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.mutation.vm.subjects import planned_by_tvm
 from tests.program.build import NOTHING, Body, param
 from tests.scale import tries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.report.document import schema_text
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 
 Run = Callable[..., tuple[int, str, str]]
 HOUSE_RULE = """

@@ -11,7 +11,7 @@ from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.linter import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.kernels.byte_machine import ByteMachine, TooLongError
 from tests.kernels.element_kernels import ElementKernel
 

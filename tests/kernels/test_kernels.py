@@ -17,7 +17,7 @@ from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.kernel_body import extract_kernel
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.kernels.byte_machine import ByteMachine, Performed, TooLongError, UnsupportedError
 from tests.kernels.mutants import mutants, replaced
 from tests.kernels.operators import legalised, random_call

@@ -10,7 +10,7 @@ from symalloc.linter.linter import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.kernel_body import extract_kernel
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.kernels.byte_machine import Performed
 from tests.kernels.random_bodies import random_module
 from tests.kernels.test_kernels import compare, executed

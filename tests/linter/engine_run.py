@@ -9,9 +9,9 @@ from symalloc.linter.linter import check
 from symalloc.program.ir import (
     Program,
 )
+from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from symalloc.size.parse import parse_condition
 
 PROVER = Prover()

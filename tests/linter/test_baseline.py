@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from symalloc.errors import UsageError
-from symalloc.linter.baseline import Baseline, fingerprints
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Report, Severity
-from symalloc.prover.verdict import Verdict
+from symalloc.linter.suppressions import Baseline, fingerprints
+from symalloc.prover.domain import Verdict
 from tests.report import samples
 
 RULES = frozenset({"SYM101", CANNOT_BE_READ})

@@ -15,9 +15,9 @@ from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import check
 from symalloc.program.ir import AllocStorage
+from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.linter.call_programs import random_calls
 from tests.scale import tries
 

@@ -11,7 +11,7 @@ from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.linter import check
 from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.linter.call_programs import ByteMachine, random_calls
 from tests.scale import tries
 

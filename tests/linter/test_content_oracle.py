@@ -24,7 +24,7 @@ from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.program.reading import Message, ReadOptions, result_of
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import Verdict
 from symalloc.relax.workers.programs import read_path
 from symalloc.size.parse import parse_expr
 from tests.hostile.machine import Machine, depends_on_storages

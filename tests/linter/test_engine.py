@@ -16,7 +16,7 @@ from symalloc.program.ir import (
     Var,
 )
 from symalloc.program.types import OpaqueType, StorageType
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import Verdict
 from symalloc.size.parse import parse_condition
 from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, Body, buffer, param, program_of

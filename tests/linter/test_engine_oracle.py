@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Severity
 from symalloc.linter.linter import check
 from symalloc.program.ir import Operand, Ownership, Program, TupleValue, Var
 from symalloc.prover.prover import Prover
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.linter.engine_oracle import faults
 from tests.program.build import Body, param, tensor_of
 from tests.scale import tries

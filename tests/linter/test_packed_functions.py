@@ -14,8 +14,8 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.planner.memory_report.fits import Asked, fit_function
 from symalloc.program.packed_contracts import contracts, contracts_of_tvm, packed_contract
+from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.calls import _PACKED
 from symalloc.relax.files.plan_file import module_report, plan_module

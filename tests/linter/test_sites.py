@@ -20,7 +20,7 @@ from symalloc.program.ir import (
     Var,
 )
 from symalloc.program.types import TupleType
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import Verdict
 from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, Body, Size, buffer, param, program_of, tensor_of
 

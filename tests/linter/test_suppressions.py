@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Diagnostic, Severity, parse_user_script
 from symalloc.linter.fixes import apply_edits
 from symalloc.linter.suppressions import Suppression, allow_finding, apply_suppressions, find_suppressions
 from symalloc.program.span import Source, Span
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 
 FILE = "model.py"
 MODULE = '''\

@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import check
 from symalloc.program.ir import Ownership, TupleValue, Var
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import Verdict
 from tests.linter.engine_run import BOOK, PROVER
 from tests.program.build import Body, param
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symalloc.errors import UsageError
-from symalloc.planner.buffer_limit import edges
 from symalloc.planner.buffers.sizing import known_symbols
-from symalloc.planner.enforced_bounds import enforced, greatest, within
+from symalloc.planner.enforced_bounds import edges, enforced, greatest, within
 from symalloc.planner.memory_plan import Arena, FallbackKind, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import BoundsUse, Flavour, PlanOptions
@@ -164,9 +163,9 @@ def test_enforced_bounds_are_one_check_and_stand_for_those_of_64_bits() -> None:
 
 
 def test_reserved_arenas_and_offsets_are_constants_at_the_bound() -> None:
-    plan = planned(bounded("64*n", "128*n", "64*n*(8 - n)"), "reserve")
+    plan = planned(bounded("64*n", "128*n", "2*n*n + 64*n"), "reserve")
     (arena,) = plan.arenas
-    assert arena.size.as_constant == 128 * 8 + max(64 * 8, 64 * 16)
+    assert arena.size.as_constant == 128 * 8 + max(64 * 8, 2 * 64 + 64 * 8)
     assert all(p.offset.as_constant is not None for p in arena.placements)
 
 

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.fold import folded, folds_of, unfolded
-from symalloc.planner.grid import Grid, score_grid
+from symalloc.planner.grid import Grid, sample_grid, score_grid
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.shapes import sample_grid
 from symalloc.planner.stack import SearchBudget, search
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum, select

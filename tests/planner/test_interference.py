@@ -8,8 +8,7 @@ from symalloc.planner.interference import (
     live_sums,
 )
 from symalloc.planner.memory_plan import Buffer
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import constant
+from symalloc.size.expr import constant, highest
 from tests.planner.brute_stackings import floor_at
 from tests.planner.test_stack import POINTS, problems
 

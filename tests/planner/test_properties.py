@@ -21,8 +21,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import Expr, constant, round_up, symbol
+from symalloc.size.expr import Expr, constant, highest, round_up, symbol
 from tests.planner.brute_stackings import chosen_by, live_ranges, together
 
 N, M = symbol("n"), symbol("m")

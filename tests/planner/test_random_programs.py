@@ -23,11 +23,9 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import AllocFresh, Program, Var
 from symalloc.program.operands import instructions_of
-from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import INT64_MIN, Budget, Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import ZERO, Expr, symbol
+from symalloc.size.expr import ZERO, Expr, highest, symbol
 from tests.planner.random_programs import logs, random_program
 from tests.scale import tries
 

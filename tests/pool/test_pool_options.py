@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from symalloc import BoundsError, ReservedBuffer
-from symalloc.arguments import require_bytes
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_bytes
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, PoolUsageError

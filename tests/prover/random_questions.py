@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from symalloc.prover.domain import INT64_MAX, Domain
-from symalloc.prover.verdict import Proof, Verdict
+from symalloc.prover.domain import INT64_MAX, Domain, Proof, Verdict
 from symalloc.size.defined import holds
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box, decide, interval
-from symalloc.prover.effort import Budget, Meter
+from symalloc.prover.domain import Budget, Meter
 from symalloc.prover.explanation import simplify
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.query import satisfies

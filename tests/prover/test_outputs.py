@@ -9,13 +9,11 @@ import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.bounds import Box
-from symalloc.prover.domain import Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget, Domain, Verdict
 from symalloc.prover.explanation import order
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.solver import Solver
-from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import disjunction, eq
 from symalloc.size.expr import symbol
 from symalloc.size.parse import parse_condition

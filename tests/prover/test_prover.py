@@ -18,12 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Budget, Domain, Proof, Verdict
 from symalloc.prover.explanation import order
 from symalloc.prover.prover import Prover
 from symalloc.prover.solver import FEWEST, Solver
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.defined import holds
 from symalloc.size.parse import parse_condition
@@ -301,7 +299,7 @@ def test_a_question_ends_by_its_steps_not_by_the_clock() -> None:
 
 def test_answers_do_not_depend_on_the_hash_seed() -> None:
     program = """
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.parse import parse_condition

@@ -14,7 +14,7 @@ from tvm import relax
 import symalloc
 from symalloc.planner.memory_report.function_graph import DeviceBytes
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from symalloc.size.evaluation import highest
+from symalloc.size.expr import highest
 from tests.models.measure import ALLOCATOR, compiler, load, measured
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")

@@ -15,7 +15,7 @@ from symalloc.linter.diagnostic import (
     TextEdit,
 )
 from symalloc.program.span import Source, Span
-from symalloc.prover.verdict import Verdict
+from symalloc.prover.domain import Verdict
 
 FILE = "models/issue_17322.py"
 TEXT = """\

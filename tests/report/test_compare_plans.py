@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 
 from symalloc.report.plan_diff import MeasureChange, PlanDiff, Trend, compare_plans, compare_tensors
 from symalloc.report.plan_json import GuardEntry, PlannedFunction, TensorRecord
-from symalloc.size.evaluation import highest
+from symalloc.size.expr import highest
 from symalloc.size.parse import parse_expr
 from tests.report import plan_samples
 from tests.scale import tries

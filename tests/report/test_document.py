@@ -17,7 +17,7 @@ from symalloc.program.span import Source
 from symalloc.report.document import KINDS, schema_text
 from symalloc.report.formats import render_json, render_sarif
 from symalloc.report.plan_json import read_plan
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from tests.report import samples
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from symalloc.report.rule_page import render_rule_page, render_rule_table, severity_text
-from symalloc.rulebook.book import Rulebook, load_rules
+from symalloc.rulebook.rule import Rulebook, load_rules
 
 
 def test_prose_is_wrapped_to_the_terminal_and_code_is_not() -> None:

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.rulebook.book import load_rules, read_rule
-from symalloc.rulebook.rule import IN_ADVICE, RuleError, Value, compile_template
-from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.rulebook.rule import (
+    IN_ADVICE,
+    SITE_KINDS,
+    RuleError,
+    Value,
+    compile_template,
+    load_rules,
+    read_rule,
+)
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 
 RuleWriter = Callable[..., Path]
@@ -114,7 +120,7 @@ def test_a_folder_without_rules_is_an_error(tmp_path: Path) -> None:
 
 def test_the_rulebook_needs_neither_tvm_nor_sympy_nor_z3() -> None:
     code = (
-        "import sys; from symalloc.rulebook.book import load_rules; load_rules();"
+        "import sys; from symalloc.rulebook.rule import load_rules; load_rules();"
         "print([m for m in ('tvm', 'sympy', 'z3') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

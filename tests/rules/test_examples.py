@@ -21,8 +21,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.program.reading import ReadOptions
 from symalloc.relax.workers.worker_pool import WorkerPool
-from symalloc.rulebook.book import load_rules, read_rule
-from symalloc.rulebook.rule import BadExample, GoodExample, Rule, StageName
+from symalloc.rulebook.rule import BadExample, GoodExample, Rule, StageName, load_rules, read_rule
 
 RULES = load_rules().rules
 

@@ -8,7 +8,7 @@ import pytest
 
 import symalloc
 from symalloc.errors import UsageError
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from symalloc.size.parse import parse_condition
 
 pytestmark = pytest.mark.usefixtures("warm_workers")

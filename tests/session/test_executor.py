@@ -17,7 +17,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from symalloc.session.linting import LintSession, Setup, dask_executor, lint_on_worker
 
 Run = Callable[..., tuple[int, str, str]]

@@ -20,7 +20,7 @@ from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from symalloc.session.lint_cache import LintCache, default_folder
 from symalloc.session.linting import LintSession
 

@@ -9,6 +9,7 @@ element of its result over the very element that it has just read still gives th
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PathCondition
 from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
+from symalloc.program.operator_effects import NEEDS_ELEMENTS
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product, symbol
@@ -559,3 +561,25 @@ def _reach(bound: IndexBound, names: Mapping[str, Expr]) -> str:
     )
     ends = "" if bound.range.counters or least == greatest else f", from {least} to {greatest}"
     return f"is {index}{ends}"
+
+
+@instruction_sites(ir.CallOperator)
+def needed_elements(_context: FunctionContext, call: ir.CallOperator) -> Iterator[Site]:
+    """The elements that `call` goes over, beside those that it takes at least."""
+    source = tensor_type(call.arguments[0]) if call.name in NEEDS_ELEMENTS and call.arguments else None
+    if source is None or source.shape is None:
+        return
+    ndim, told = len(source.shape), re.findall(r"-?\d+", call.attributes.get("axis", ""))
+    axes = {int(axis) % ndim for axis in told if ndim} or set(range(ndim))
+    over = [extent for axis, extent in enumerate(source.shape) if axis in axes]
+    others = [extent for axis, extent in enumerate(source.shape) if axis not in axes]
+    wanted = int(call.attributes.get("k", 1))
+    yield Site(
+        kind="needed-elements",
+        quantities={"needed": constant(wanted), "elements": product(over), "others": product(others)},
+        texts={
+            "operator": call.name,
+            "tensor": name_of(call.arguments[0]),
+            "axis": f"axis {', '.join(map(str, sorted(axes)))} of " if told else "",
+        },
+    )

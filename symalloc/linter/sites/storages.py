@@ -41,8 +41,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, Relation, le
-from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import ONE, ZERO, Expr, constant, product, round_up, symbol
+from symalloc.size.expr import ONE, ZERO, Expr, constant, evaluated, product, round_up, symbol
 from symalloc.size.sign import undominated
 
 _TYPICAL = 1024  # the value of every symbol where moments are compared to point at one

@@ -25,13 +25,21 @@ from typing import NamedTuple
 import numpy as np
 
 from symalloc.native.native_functions import packer_functions
-from symalloc.planner.buffer_limit import edges
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps, Groups, Spans
 from symalloc.planner.buffers.candidates import Candidates
-from symalloc.planner.grid import Grid, Values
+from symalloc.planner.enforced_bounds import edges
+from symalloc.planner.grid import (
+    ExtentBounds,
+    Grid,
+    Numbers,
+    SizeTable,
+    Values,
+    sample_table,
+    symbols_of,
+    worst_shapes,
+)
 from symalloc.planner.memory_plan import Buffer, FurtherArena
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.shapes import ExtentBounds, Numbers, SizeTable, sample_table, symbols_of, worst_shapes
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.expr import ZERO, Expr, round_up

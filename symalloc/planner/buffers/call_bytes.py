@@ -20,9 +20,8 @@ import numpy as np
 from symalloc.analysis.register_machine import Step
 from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.buffers.sizing import padded_size
-from symalloc.planner.grid import Truths, Values, matrix_product
+from symalloc.planner.grid import Numbers, SizeTable, Truths, Values, matrix_product
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.shapes import Numbers, SizeTable
 from symalloc.program.control_flow import PathCondition, ReservationPoint
 from symalloc.program.types import ALIGNMENT, TensorType
 from symalloc.size.expr import Expr, round_up

@@ -14,10 +14,9 @@ from symalloc.planner.overflow_guards import ValueBounds
 from symalloc.program.control_flow import ControlFlowGraph, PathCondition
 from symalloc.program.ir import DeclaredBound, Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ALIGNMENT, ScalarType, TensorType, Type, extents_of, type_leaves
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Verdict
 from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.expr import ONE, ZERO, Atom, Division, Expr, FloorDiv, constant, floordiv, mod, round_up

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, dependency_graph
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.prover.domain import Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget, Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import disjunction, eq, le
 from symalloc.size.expr import ZERO, Expr

@@ -20,10 +20,9 @@ from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.check.validate import ObligationProver
 from symalloc.planner.memory_plan import Arena, Guard, Plan
 from symalloc.program.ir import Var
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Proof
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import asserted, declared, encoded, status, term
-from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr
 

@@ -19,10 +19,9 @@ from typing import TypeAlias
 from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.ir import Var
-from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.domain import INT64_MAX, Domain, Proof, Verdict
 from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Min, Select, maximum
 from symalloc.size.condition import Condition, Relation, le
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom, multiply

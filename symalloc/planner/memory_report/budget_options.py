@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from symalloc.arguments import require_bytes, require_text, require_texts, shown
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_bytes, require_text, require_texts, shown
 from symalloc.options import TEXTS, Kind, amount, option, read_fields
 from symalloc.size.expr import Expr
 from symalloc.size.parse import as_expr

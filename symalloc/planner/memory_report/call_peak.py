@@ -17,7 +17,7 @@ from symalloc.analysis.register_machine import Activation, Reservation, Step
 from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin, operator_calls
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.program.ir import Var
-from symalloc.size.evaluation import evaluated
+from symalloc.size.expr import evaluated
 
 PeakKind: TypeAlias = Literal["tensor", "result", "storage", "callee"]
 MOST_TRIED = 64  # tensors that are left out to see what that saves, the largest first

@@ -24,14 +24,12 @@ from symalloc.planner.memory_report.fits import (
     trade_of,
 )
 from symalloc.planner.memory_report.function_report import require_symbols
-from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import Shown
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import ZERO, Expr, constant
+from symalloc.size.expr import ZERO, Expr, constant, highest
 from symalloc.size.sign import undominated
 
 Share: TypeAlias = Literal["weights", "constants", "state", "call", "kept", "workspace", "extra"]

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field, replace
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.deployment import SUMS, Deployment, FunctionMemory, Sum
 from symalloc.planner.memory_report.function_report import require_symbols
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import Shown
 from symalloc.size.condition import FALSE, Condition, conjunction, le
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.expr import Expr, constant, highest, symbol
 from symalloc.size.sign import grows
 
 MOST_SUMS = 64  # of a formula that the prover is asked about

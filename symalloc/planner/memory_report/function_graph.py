@@ -17,8 +17,7 @@ from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
 from symalloc.program.ir import Var
-from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, evaluated
 
 
 class DeviceBytes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

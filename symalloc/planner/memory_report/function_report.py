@@ -23,8 +23,7 @@ from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX
 from symalloc.shown import Shown
-from symalloc.size.evaluation import combined, evaluated, highest, total
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, combined, evaluated, highest, total
 from symalloc.size.sign import undominated
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symalloc.analysis.donation import function_meant
-from symalloc.arguments import require_binding, require_bytes, require_text
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError, meant, require_binding, require_bytes, require_text
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_functions
 from symalloc.planner.memory_report.function_report import (

@@ -39,12 +39,10 @@ from symalloc.planner.offsets import assemble
 from symalloc.planner.packing.exact_packing import pack_exactly
 from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
 from symalloc.planner.stack import LARGEST, SearchBudget, search
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
-from symalloc.size.evaluation import highest
-from symalloc.size.expr import Expr, constant, round_up
+from symalloc.size.expr import Expr, constant, highest, round_up
 from symalloc.size.parse import SizeSyntaxError, as_expr, is_sympy, parse_expr, symbols_in
 
 NAME = re.compile(r"[A-Za-z_]\w*")

@@ -37,9 +37,8 @@ from symalloc.program.control_flow import ControlFlowGraph, PointKind, call_grap
 from symalloc.program.ir import Program
 from symalloc.program.operands import callee_of, tensor_type
 from symalloc.program.types import TensorType
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.relax.emit.emit_module import bound_view
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset

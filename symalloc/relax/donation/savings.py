@@ -16,7 +16,7 @@ from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.extract import extract
-from symalloc.size.evaluation import evaluated
+from symalloc.size.expr import evaluated
 
 
 def with_alias(

@@ -17,8 +17,7 @@ from tvm import relax
 from tvm.ir.transform import Pass, PassContext, Sequential
 from tvm.target import Target
 
-from symalloc.arguments import require_choice, shown
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_choice, shown
 from symalloc.program.reading import PipelineName
 from symalloc.relax.tvm_error import error_text
 

@@ -18,8 +18,7 @@ from tvm_ffi import DLDeviceType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.timeline import Timeline
-from symalloc.arguments import shown
-from symalloc.errors import RunError, UsageError
+from symalloc.errors import RunError, UsageError, shown
 from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.plan_certificate import write_certificate

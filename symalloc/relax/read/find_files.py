@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from symalloc.arguments import require_path
+from symalloc.errors import require_path
 from symalloc.program.reading import InputError, UnreadableError
 
 ModelKind: TypeAlias = Literal["script", "json", "onnx", "pt2", "function"]

@@ -15,8 +15,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from symalloc.arguments import shown
-from symalloc.errors import RunError
+from symalloc.errors import RunError, shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import PoolUsageError

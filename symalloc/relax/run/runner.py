@@ -53,7 +53,7 @@ from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machines, planned_by_tvm
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.tvm_error import run_error
-from symalloc.size.evaluation import highest
+from symalloc.size.expr import highest
 
 _LOG = logging.getLogger("symalloc")
 _STORAGES = frozenset({"relax.memory.alloc_storage", "relax.builtin.alloc_tensor", "relax.vm.alloc_storage"})

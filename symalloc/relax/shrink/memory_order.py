@@ -19,8 +19,7 @@ from tvm import relax
 from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.sizing import known_symbols, padded_size
-from symalloc.planner.grid import TYPICAL, Values
-from symalloc.planner.shapes import sample_grid
+from symalloc.planner.grid import TYPICAL, Values, sample_grid
 from symalloc.program import ir
 from symalloc.relax.ir_types import BindingNode, VarNode, elements, of_type, visit
 from symalloc.relax.rewrite import map_functions, with_body

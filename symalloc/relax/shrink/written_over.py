@@ -18,7 +18,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
-from symalloc.prover.effort import Budget
+from symalloc.prover.domain import Budget
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import DonationWriter, InPlace, Overlay, can_overlay, overlay_of
 from symalloc.size.condition import eq

@@ -15,10 +15,9 @@ from symalloc.planner.buffers.assignment import assign
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps
 from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
-from symalloc.planner.grid import Grid, Values
+from symalloc.planner.grid import ExtentBounds, Grid, SizeTable, Values, sample_table, worst_shapes
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
-from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, worst_shapes
 from symalloc.program.ir import (
     AllocFresh,
     Block,

@@ -13,10 +13,10 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.assignment import assign
 from symalloc.planner.buffers.candidates import find_candidates, left_alone
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.shapes import ExtentBounds
 from symalloc.program.ir import (
     Alias,
     AllocFresh,

@@ -13,9 +13,8 @@ from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.check.validate import ObligationProver, PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
 from symalloc.planner.overflow_guards import overflow_guards
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Domain, Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.parse import parse_condition, parse_expr

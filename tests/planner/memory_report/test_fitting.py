@@ -14,8 +14,8 @@ from symalloc.planner.memory_report.deployment import Deployment, function_memor
 from symalloc.planner.memory_report.fits import Asked, Fit, FunctionFit, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, PlanOutcome, function_report
 from symalloc.planner.memory_report.non_arena import KernelUse, KernelWorkspace, NonArenaMemory, WorkspaceStep
+from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.report.plan_text import fit_lines
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.report.plan_samples import K, N, arena, arenas_alone, function, placed, timeline

@@ -25,7 +25,7 @@ from symalloc.relax.files.plan_file import Form, plan_module, written
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.rule import load_rules
 from symalloc.size.parse import parse_expr
 from tests.relax.built import errors, machine
 from tests.scale import pairs

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from symalloc.arguments import require_bytes
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, require_bytes
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
