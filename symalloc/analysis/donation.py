@@ -17,7 +17,8 @@ NOT_RETURNED = -1  # the path of what is no field of a result
 
 _NAME = r"[A-Za-z_]\w*"
 _OUTPUT = rf"{_NAME}|\d+(?:\.\d+)*"
-_FORM = re.compile(rf"(?:(?P<function>{_NAME}):)?(?P<output>{_OUTPUT})=(?P<input>{_NAME}(?:\.\d+)*)")
+_INPUT = rf"(?P<input>{_NAME}(?:\.\d+)*)(?:\[(?P<capacity>{_NAME})\])?"
+_FORM = re.compile(rf"(?:(?P<function>{_NAME}):)?(?P<output>{_OUTPUT})={_INPUT}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,25 +27,28 @@ class Donation:
 
     `output`: a field of the result (`0`, `1.0`), a variable's name, returned or not, or "result".
     `input`: a parameter, or a field of one (`caches.0`).  `function` may be None where the module has one
-    public function, or `main`.
+    public function, or `main`.  `capacity`: the name of a new size, the rows that the input has room for
+    on the axis on which the output is longer; None where it is as the function says.
     """
 
     output: str
     input: str
     function: str | None = None
+    capacity: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.output}={self.input}"
+        return f"{self.output}={self.input}" + (f"[{self.capacity}]" if self.capacity else "")
 
 
 def parse_donation(text: str) -> Donation:
-    """`[FUNCTION:]OUTPUT=INPUT`; raises UsageError."""
+    """`[FUNCTION:]OUTPUT=INPUT`, or `…=INPUT[ROWS]` with room for so many rows; raises UsageError."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise UsageError(
-            f"{text!r} is no alias; write OUTPUT=INPUT, such as 0=weights, longer=caches.1 or step:result=x"
+            f"{text!r} is no alias; write OUTPUT=INPUT, such as 0=weights, longer=caches.1, step:result=x or "
+            "1=cache[rows], with room for `rows` rows"
         )
-    return Donation(output=found["output"], input=found["input"], function=found["function"])
+    return Donation(**found.groupdict())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

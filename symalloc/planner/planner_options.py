@@ -117,11 +117,11 @@ class PlanOptions(SearchOptions):
     )
     alias: tuple[Donation, ...] = option(
         (),
-        Kind(read=_donations, metavar="[FUNCTION:]OUT=IN", several=True),
+        Kind(read=_donations, metavar="[FUNCTION:]OUT=IN[ROWS]", several=True),
         "The caller donates the input IN, and the output OUT is written into its memory; may be "
         "repeated. OUT is a field of the result (0, 1.0), a variable (also one that is not "
         "returned), or `result`. IN is a parameter or "
-        "a field of one (caches.0).",
+        "a field of one (caches.0); `cache[rows]` comes with room for `rows` rows.",
     )
     arena: MemoryGiver = option(
         "own",

@@ -112,6 +112,12 @@ class ModuleDraft:
         """The module with these functions."""
         return with_functions(self.module, self.functions)
 
+    def without_unused(self) -> tvm.IRModule:
+        """The module with these functions, less the private ones that nothing calls any more."""
+        written = self.finished()
+        gone = referenced(self.module.functions.values()) - referenced(written.functions.values())
+        return without(written, {n for n in gone if "global_symbol" not in (written[n].attrs or {})})
+
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
     """The instructions of a function by the addresses of TVM's bindings."""

@@ -96,22 +96,41 @@ def test_captures_and_uses_on_one_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "output", "source", "function"),
+    ("text", "output", "source", "function", "capacity"),
     [
-        ("0=w", "0", "w", None),
-        (" 1.0=caches.2 ", "1.0", "caches.2", None),
-        ("new_w=w", "new_w", "w", None),
-        ("step:result=state.0.1", "result", "state.0.1", "step"),
+        ("0=w", "0", "w", None, None),
+        (" 1.0=caches.2 ", "1.0", "caches.2", None, None),
+        ("new_w=w", "new_w", "w", None, None),
+        ("step:result=state.0.1", "result", "state.0.1", "step", None),
+        ("step:1=state.0.1[rows]", "1", "state.0.1", "step", "rows"),
     ],
 )
-def test_donations(text: str, output: str, source: str, function: str | None) -> None:
+def test_donations(text: str, output: str, source: str, function: str | None, capacity: str | None) -> None:
     found = parse_donation(text)
-    assert found == Donation(output=output, input=source, function=function)
-    assert str(found) == f"{output}={source}"
+    assert found == Donation(output=output, input=source, function=function, capacity=capacity)
+    assert text.strip().endswith(str(found)) and str(found).startswith(f"{output}={source}")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "w", "0:w", "=w", "0=", "0=1", "a.0=w", "0=w.x", "0=w=v", "a b=c", "f:g:0=w"]
+    "text",
+    [
+        "",
+        "w",
+        "0:w",
+        "=w",
+        "0=",
+        "0=1",
+        "a.0=w",
+        "0=w.x",
+        "0=w=v",
+        "a b=c",
+        "f:g:0=w",
+        "0=w[]",
+        "0=w[8]",
+        "0=w[a",
+        "0[a]=w",
+        "0=w[a][b]",
+    ],
 )
 def test_what_is_no_donation(text: str) -> None:
     with pytest.raises(ValueError, match="is no alias; write OUTPUT=INPUT"):

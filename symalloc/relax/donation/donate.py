@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GlobalVar
 
@@ -52,6 +54,7 @@ from symalloc.relax.ir_types import (
     bound,
     elements,
     same_extent,
+    visit,
     with_arguments,
     with_parameters,
     with_variables,
@@ -61,9 +64,7 @@ from symalloc.relax.rewrite import (
     ModuleDraft,
     by_binding,
     forced_pure,
-    referenced,
     with_body,
-    without,
 )
 from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
 from symalloc.size.expr import ZERO, Expr
@@ -102,35 +103,41 @@ def donated_aliases(
     inputs, outputs = inputs_of(analysis.points_to), outputs_of(analysis.points_to)
     found: list[DonatedAlias] = []
     for donation in donations:
-        try:
+        with refused(donation, analysis.cfg.function.name):
             check = _Check(
                 analysis=analysis,
                 prover=prover,
                 in_place=in_place,
                 outputs=outputs,
-                output=_named(donation.output, outputs, "output", intermediates_of(analysis.points_to)),
-                source=_named(donation.input, inputs, "input"),
+                output=named_leaf(donation.output, outputs, "output", intermediates_of(analysis.points_to)),
+                source=named_leaf(donation.input, inputs, "input"),
             )
             one = check.alias()
             for other in found:
                 if other.input.cell.must & one.input.cell.must:
-                    raise _RefusedError(f"{one.input} is donated already, to {other.output}")
+                    raise RefusedAliasError(f"{one.input} is donated already, to {other.output}")
                 if other.allocations & one.allocations:
-                    raise _RefusedError(f"{one.output} is carried already, by {other.input}")
-        except _RefusedError as refusal:
-            name = analysis.cfg.function.name
-            raise PlanRefusedError(f"the alias {donation} of `{name}` is refused: {refusal}") from None
-        found.append(one)
+                    raise RefusedAliasError(f"{one.output} is carried already, by {other.input}")
+            found.append(one)
     return tuple(found)
 
 
-class _RefusedError(Exception):
+class RefusedAliasError(Exception):
     """Why a donation is refused, and what would help."""
+
+
+@contextmanager
+def refused(donation: Donation, function: str) -> Iterator[None]:
+    """Raises PlanRefusedError for a donation that is refused within."""
+    try:
+        yield
+    except RefusedAliasError as refusal:
+        raise PlanRefusedError(f"the alias {donation} of `{function}` is refused: {refusal}") from None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Check:
-    """The proof that `output`, one of `outputs`, can lie in the memory of `source`; raises _RefusedError."""
+    """The proof that `output`, one of `outputs`, can lie in the memory of `source`, or RefusedAliasError."""
 
     analysis: FunctionAnalysis
     prover: Prover
@@ -150,7 +157,7 @@ class _Check:
         for root in self.of(self.source.cell):
             for index in self.analysis.conflicts.capturing(root):
                 who = _doer(self.analysis.cfg.points[index].instruction)
-                raise _RefusedError(f"{who} may hold on to {self.source}, and read it later")
+                raise RefusedAliasError(f"{who} may hold on to {self.source}, and read it later")
         guards = self.sizes(roots.values())
         return DonatedAlias(
             output=self.output,
@@ -170,16 +177,16 @@ class _Check:
         output, regions = self.output, self.analysis.points_to.regions
         found = sorted(self.of(output.cell))
         if any(regions[root].external and root in self.of(self.source.cell) for root in found):
-            raise _RefusedError(f"{output} lies in {self.source} already; leave the alias out")
+            raise RefusedAliasError(f"{output} lies in {self.source} already; leave the alias out")
         made = {root: self.allocated_here(regions[root]) for root in found}
         if not found:
-            raise _RefusedError(f"{output} is no tensor that the function allocates")
+            raise RefusedAliasError(f"{output} is no tensor that the function allocates")
         for other in self.outputs:
             if other.path != output.path and self.of(other.cell) & {*found}:
-                raise _RefusedError(f"{output} is the output {other}, too; both would change together")
+                raise RefusedAliasError(f"{output} is the output {other}, too; both would change together")
         for pair in combinations(found, 2):
             if self.analysis.conflicts.on_one_path(*pair):
-                raise _RefusedError(
+                raise RefusedAliasError(
                     f"{output} is one of {' and '.join(f'`{regions[r].name}`' for r in pair)}, and both are "
                     "in use on one path; compute the one that is returned in the branch that returns it"
                 )
@@ -197,20 +204,20 @@ class _Check:
                 why = f"it is the input `{region.name}`"
             case _:
                 why = f"it may be `{region.name}`, which is placed already"
-        raise _RefusedError(f"{self.output} is no tensor that the function allocates itself: {why}")
+        raise RefusedAliasError(f"{self.output} is no tensor that the function allocates itself: {why}")
 
     def same_place(self, made: Iterable[ir.AllocFresh]) -> None:
         for leaf in (self.output, self.source):
             kind = leaf.type
             if not isinstance(kind, TensorType) or kind.dtype is None or kind.shape is None:
-                raise _RefusedError(f"{leaf} is no tensor whose shape and element type are known")
+                raise RefusedAliasError(f"{leaf} is no tensor whose shape and element type are known")
             have = kind.device, kind.scope
             if kind.dtype.bits * kind.dtype.lanes % 8:
-                raise _RefusedError(f"the elements of {leaf}, {kind.dtype.name}, do not fill whole bytes")
+                raise RefusedAliasError(f"the elements of {leaf}, {kind.dtype.name}, do not fill whole bytes")
         for one in made:
             wanted = one.device, one.scope
             if wanted != have:
-                raise _RefusedError(
+                raise RefusedAliasError(
                     f"{self.output} is wanted on device {wanted[0]} ({wanted[1]}), "
                     f"and {self.source} lies on device {have[0]} ({have[1]})"
                 )
@@ -221,7 +228,7 @@ class _Check:
         """The checks at entry that make the output fit, at all shapes."""
         have = self.source.type.nbytes if isinstance(self.source.type, TensorType) else None
         if have is None:
-            raise _RefusedError(f"how large {self.source} is, is not known")
+            raise RefusedAliasError(f"how large {self.source} is, is not known")
         domain = self.known.domain.assuming([le(have, INT64_MAX)])
         reckon = Sizes(self.known, self.prover)
         guards: list[Guard] = []
@@ -229,7 +236,7 @@ class _Check:
             nbytes = self.analysis.points_to.allocated(one.var).nbytes
             sized = reckon.of(nbytes)
             if nbytes is None or not isinstance(sized, Sized):
-                raise _RefusedError(f"how large {self.output} is, is not known: {sized}")
+                raise RefusedAliasError(f"how large {self.output} is, is not known: {sized}")
             claims = [*(le(ZERO, extent) for extent in one.shape or ()), le(nbytes, have)]
             checks = [c for c in dict.fromkeys(claims) if not self.holds(c)]
             exact = overflow_guards((nbytes,), domain, self.prover) if checks else ()
@@ -237,7 +244,7 @@ class _Check:
             guards += (replace(g, condition=TRUE) for g in exact)
         late = frozenset().union(*(g.check.symbols for g in guards)) - self.known.entry
         if late:
-            raise _RefusedError(
+            raise RefusedAliasError(
                 f"that {self.output} fits into {self.source} cannot be checked at entry: "
                 f"{', '.join(f'`{name}`' for name in sorted(late))} becomes known later"
             )
@@ -256,7 +263,7 @@ class _Check:
         point = filled.counterexample or proof.counterexample or {}
         at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "for any shape"
         why = f"{claim} does not hold ({at})" if claim.as_bool is None else "it is larger for every shape"
-        raise _RefusedError(f"{self.output} never fits into {self.source}: {why}; donate a larger input")
+        raise RefusedAliasError(f"{self.output} never fits into {self.source}: {why}; donate a larger input")
 
     # -- lifetimes -----------------------------------------------------------------------------------------
 
@@ -264,15 +271,15 @@ class _Check:
         """The kernel calls that read the input while they write the output; raises for any other clash."""
         wanted = only_member(self.source.cell.must)
         if wanted is None:
-            raise _RefusedError("it holds no tensor")
+            raise RefusedAliasError("it holds no tensor")
         found: dict[ir.Var, Overlay] = {}
         for clash in self.analysis.conflicts.takeover(root, wanted):
             call = self.analysis.cfg.points[clash.writer].instruction
             if clash.writer != clash.reader or not isinstance(call, ir.CallKernel):
-                raise _RefusedError(self.overwritten(clash))
+                raise RefusedAliasError(self.overwritten(clash))
             overlay = overlay_of(self.analysis.points_to, call, wanted, root)
             if overlay is None or not self.in_place(call, overlay, self.known.domain):
-                raise _RefusedError(
+                raise RefusedAliasError(
                     f"`{call.kernel}` reads {self.source} while it writes {self.output}, and it is not "
                     "proved that it has read each element before it overwrites it, as an elementwise "
                     "kernel has"
@@ -313,16 +320,17 @@ def overlay_of(points_to: PointsTo, call: ir.CallKernel, source: int, target: in
     return Overlay(inputs=frozenset(reading), output=min(writing))
 
 
-def _named(name: str, leaves: Sequence[Leaf], what: str, others: Iterable[Leaf] = ()) -> Leaf:
+def named_leaf(name: str, leaves: Sequence[Leaf], what: str, others: Iterable[Leaf] = ()) -> Leaf:
+    """The leaf of this name, of `others` where none has it; raises RefusedAliasError."""
     found = [leaf for leaf in leaves if leaf.names[0] == name]
     found = found or [leaf for leaf in leaves if name in leaf.names]
     found = found or [leaf for leaf in others if name in leaf.names]
     if len(found) == 1:
         return replace(found[0], names=(name,))
     if found:
-        raise _RefusedError(f"`{name}` is the name of {len(found)} {what}s: {', '.join(map(str, found))}")
+        raise RefusedAliasError(f"`{name}` is the name of {len(found)} {what}s: {', '.join(map(str, found))}")
     there = ", ".join(" or ".join(f"`{n}`" for n in leaf.names) for leaf in leaves) or "none"
-    raise _RefusedError(f"there is no {what} `{name}`; the {what}s are {there}")
+    raise RefusedAliasError(f"there is no {what} `{name}`; the {what}s are {there}")
 
 
 def _doer(instruction: ir.Instruction | None) -> str:
@@ -342,8 +350,26 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     replaced = _replaced(kernel, overlays)
     if replaced is None:
         return None
-    made = with_parameters(kernel, elements(kernel.params), with_variables(kernel.body, replaced))
-    return made.with_attr(WRITTEN_IN_PLACE, True)
+    body = tvm_ffi.structural_map(with_variables(kernel.body, replaced), (tirx.BufferStore, _needed))
+    return with_parameters(kernel, elements(kernel.params), body).with_attr(WRITTEN_IN_PLACE, True)
+
+
+def _needed(store: Node) -> Node:
+    """A store where it stores anything else than the element that is there."""
+
+    def is_there(value: Node) -> bool:
+        alike = type(value) is tvm.ir.TensorLoad and bool(value.source.same_as(store.buffer))
+        return alike and all(map(same_extent, elements(value.indices), elements(store.indices)))
+
+    value, by_data = store.value, list[Node]()
+    if type(value) is tvm.ir.Call and getattr(value.op, "name", None) == "prim.if_then_else":
+        test, yes, no = elements(value.args)
+        visit(test, (tvm.ir.TensorLoad, by_data.append))  # a branch for each element costs more than it saves
+        for when, stored, kept in ((test, yes, no), (tirx.Not(test), no, yes)):
+            if is_there(kept) and not by_data:
+                made = tirx.BufferStore(store.buffer, stored, store.indices)
+                return tirx.IfThenElse(when, _needed(made), None)
+    return tirx.Evaluate(0) if is_there(value) else store
 
 
 def _replaced(
@@ -379,17 +405,23 @@ def donate(
     `program` is what was extracted from it.  Raises PlanRefusedError where it is not proved that an input can
     carry its output.
     """
-    analyses = analyse(program)
-    chosen: dict[str, list[Donation]] = {}
-    for donation in donations:
-        chosen.setdefault(_function(donation, program, analyses), []).append(donation)
-    writer = DonationWriter(module, guards)
+    analyses, writer = analyse(program), DonationWriter(module, guards)
     in_place = partial(can_overlay, module, program, prover)
-    for name, wanted in chosen.items():
+    for name, wanted in chosen(donations, program, analyses).items():
         found = donated_aliases(analyses[name], wanted, prover, in_place)
         _require_checks(name, found, guards)
         writer.function(analyses[name].cfg, found)
     return writer.finished()
+
+
+def chosen(
+    donations: Iterable[Donation], program: Program, analyses: Mapping[str, FunctionAnalysis]
+) -> dict[str, list[Donation]]:
+    """The donations by function; raises PlanRefusedError where it is not clear which one is meant."""
+    found: dict[str, list[Donation]] = {}
+    for donation in donations:
+        found.setdefault(_function(donation, program, analyses), []).append(donation)
+    return found
 
 
 def can_overlay(
@@ -498,10 +530,7 @@ class DonationWriter:
 
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
-        written = self.draft.finished()
-        gone = {kernel for kernel, _ in self.kernels} - referenced(written.functions.values())
-        public = {n for n in gone if "global_symbol" in (self.module[n].attrs or {})}
-        return without(written, gone - public)
+        return self.draft.without_unused()
 
 
 @dataclass(slots=True, kw_only=True)

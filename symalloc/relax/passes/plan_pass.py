@@ -44,6 +44,7 @@ from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.relax.rewrite import map_bindings
+from symalloc.relax.shrink.capacity import with_capacity
 from symalloc.relax.shrink.memory_order import order_for_memory
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
 from symalloc.relax.shrink.workspaces import plan_workspaces
@@ -200,7 +201,9 @@ def plan_lowered(
     module = inline_calls(module, all_of_them=caller)
     program = _seen(module)
     if options.alias:
-        given = module = donate(module, program, options.alias, prover, guards=options.guards)
+        roomy = with_capacity(module, program, options.alias, prover, options.guards)
+        program = program if roomy is module else _seen(roomy)
+        given = module = donate(roomy, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
     results = dict[str, int]()
     if options.results == "caller":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import lt
 from typing import Any, TypeAlias, Union
 
 import ml_dtypes  # noqa: F401 - tells NumPy of bfloat16
@@ -222,6 +223,26 @@ def random_arguments(
         objects.append(ObjectArgument(maker.name, given, lengths, path))
     left = iter(objects)
     return tuple(_argument(param.type, param, binding, source, left) for param in function.params)
+
+
+def with_room(wide: Sequence[Argument], given: Sequence[Argument]) -> list[Argument]:
+    """`given` at the start of what has room for more rows, and behind them the lengths that only `wide` has.
+
+    Raises RunError where there are more rows than there is room for.
+    """
+    lengths = [one for one in wide[len(given) :] if isinstance(one, ShapeArgument)]
+    return [*map(_filled, wide, given), *lengths]
+
+
+def _filled(room: Argument, rows: Argument) -> Argument:
+    if type(room) is tuple and type(rows) is tuple:
+        return tuple(map(_filled, room, rows))
+    if isinstance(room, np.ndarray) and isinstance(rows, np.ndarray):
+        if any(map(lt, room.shape, rows.shape)):
+            raise RunError(f"an argument is {rows.shape}, and there is room for {room.shape}")
+        room[tuple(map(slice, rows.shape))] = rows
+        return room
+    return rows
 
 
 def _argument(

@@ -41,7 +41,7 @@ from symalloc.pool.pool_errors import PoolError
 from symalloc.pool.statistics_scope import statistics
 from symalloc.pool.trace import ALL_EVENTS, trace_as_json
 from symalloc.program.reading import PipelineName
-from symalloc.program.types import extents_of
+from symalloc.program.types import ShapeType, extents_of
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import module_report, plan_outcomes
@@ -49,7 +49,7 @@ from symalloc.relax.files.requests import PlanRequest, RefusedError
 from symalloc.relax.ir_types import calls_of, relax_functions
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
-from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
+from symalloc.relax.run.inputs import Argument, check_binding, random_arguments, with_room
 from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machines, planned_by_tvm
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.tvm_error import run_error
@@ -84,8 +84,10 @@ class Runner:
         self.pool, self.plan_kind, self._workers = pool, plan, workers
         self._functions = extract(module, name="module").functions
         self._seen = self._functions[self.name]
-        to_this = (d for d in options.alias if function_meant(d.function, _public_names(module)) == self.name)
+        names = _public_names(module)
+        to_this = [d for d in options.alias if function_meant(d.function, names) == self.name]
         self._donated = donated(self._seen, to_this)
+        self._rooms = {d.capacity for d in to_this if d.capacity}
         self._machines = partial(machines, target=target, pipeline=pipeline)
         self._lower = partial(lower_or_refuse, module, target, pipeline)
         self._plan = partial(plan_or_refuse, target=target, options=options)
@@ -107,12 +109,22 @@ class Runner:
 
     def calls(self, binding: Mapping[str, int]) -> Calls:
         """Calls at one binding, to be made one by one; raises RunError where the binding does not fit."""
-        check_binding(self._seen, binding, self._functions)
+        check_binding(self._seen, self._own(binding), self._functions)
         return Calls(runner=self, binding=dict(binding))
 
     def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
         """Random arguments at `binding`; raises RunError."""
-        return random_arguments(self._seen, binding, seed, self._functions)
+        return random_arguments(self._seen, self._own(binding), seed, self._functions)
+
+    def passed(self, arguments: Sequence[Argument], binding: Mapping[str, int]) -> Sequence[Argument]:
+        """`arguments` as the planned function takes them: with room for more rows where an alias says so."""
+        if not self._rooms or self.plans is None:
+            return arguments
+        function = self.plans.program.functions[self.name]
+        return with_room(random_arguments(function, binding, 1, self._functions), arguments)
+
+    def _own(self, binding: Mapping[str, int]) -> Mapping[str, int]:
+        return {name: value for name, value in binding.items() if name not in self._rooms}
 
     def compared(self, found: CallResult, arguments: Sequence[Argument]) -> tuple[str | None, str | None]:
         """The difference from the unplanned module, in words, and what is undetermined in that; either is
@@ -122,7 +134,11 @@ class Runner:
         def arrays(result: CallResult) -> dict[str, np.ndarray]:
             return result.arrays(but=self._donated)
 
-        differing = changed(arrays(found), arrays(call(self._unplanned, self.name, arguments)))
+        ours, theirs = arrays(found), arrays(call(self._unplanned, self.name, arguments))
+        if self._rooms:
+            pairs = ((name, ours[name], one) for name, one in theirs.items())
+            ours = {name: roomy[tuple(map(slice, one.shape))] for name, roomy, one in pairs}
+        differing = changed(ours, theirs)
         if isinstance(differing, str):
             return differing, None
         told = [
@@ -183,8 +199,9 @@ class Runner:
         """The tensors that the function takes for its results, and its arenas; raises RunError."""
         if self.plans is None:
             return []
-        written = self.plans.module[self.name].params[len(self._seen.params) :]
-        results = self.plans.program.functions[self.name].params[len(self._seen.params) :]
+        results, inputs = self.plans.program.functions[self.name].params, len(self._seen.params)
+        inputs += any(isinstance(one.type, ShapeType) for one in results[inputs:])
+        written, results = self.plans.module[self.name].params[inputs:], results[inputs:]
         extents = [[0 if e is None else e.evaluate(binding) for e in extents_of(r.type)] for r in results]
         given = [(at, str(p.ty.dtype)) for at, p in zip(extents, written, strict=False)]
         for arena in written[len(given) :]:
@@ -242,7 +259,8 @@ class Calls:
         around = nullcontext() if self.runner.pool is None else self._counted(self.runner.pool)
         memory = self.runner.memory(self.binding)
         around = around if self.kernels is None else clocked(self.runner.planned, self.kernels)
-        found = call(self.runner.planned, self.runner.name, arguments, around, memory)
+        given = self.runner.passed(arguments, self.binding)
+        found = call(self.runner.planned, self.runner.name, given, around, memory)
         self.seconds.append(found.seconds)
         self.outputs = tuple(
             Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs

@@ -148,8 +148,13 @@ def llama_prefill() -> tvm.IRModule:
 @case(bind("p", *_LENGTHS, b=3), function="forward", declared={"p": 64})
 def llama_decode() -> tvm.IRModule:
     """One step on caches of p positions, which go out longer by one; p declared to be at most 64."""
-    caches = {name: ["b", 4, "p", 16] for name in ("k0", "v0", "k1", "v1")}
-    return exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **caches)
+    return decode_step(_LLAMA)
+
+
+def decode_step(shape: llama.Shape) -> tvm.IRModule:
+    """One step of a decoder of this shape; nothing declared."""
+    caches = {name: ["b", shape.kv_heads, "p", shape.head] for name in ("k0", "v0", "k1", "v1")}
+    return exported(_Decode(shape), tokens=nn.spec.Tensor(["b", 1], "int32"), **caches)
 
 
 @case(bind("n", *_LENGTHS, b=2), function="forward")
