@@ -19,12 +19,11 @@ import click
 import numpy as np
 
 from benchmarks.harness import patched, print_table
-from symalloc.planner.packing.exact_packing import ExactPacking
-from symalloc.planner.packing.greedy_packing import SizedBuffers
+from symalloc.planner.packing.exact_packing import ExactPacking, SizedBuffers
 from symalloc.planner.packing.packing_problem import PackingProblem, pack_problem, problem_of
 from symalloc.planner.stack import SearchBudget
 
-_GREEDY = "symalloc.planner.packing.greedy_packing"
+_GREEDY = "symalloc.planner.packing.exact_packing"
 _PROBLEM = "symalloc.planner.packing.packing_problem"
 _orders = SizedBuffers.orders
 

@@ -29,8 +29,8 @@ from tvm.relax.frontend.nn.llm.kv_cache import PagedKVCache
 
 from benchmarks.harness import json_option, print_table, rounds_option
 from symalloc.program.reading import PipelineName
-from symalloc.relax.passes.pass_sequence import tvm_pipeline
 from symalloc.relax.passes.pipeline import pipeline
+from symalloc.relax.passes.stages import tvm_pipeline
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.zoo import MODELS
 

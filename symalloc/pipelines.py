@@ -51,8 +51,8 @@ def pipeline(
     there is not.
     """
     from symalloc.planner.planner_options import PlanChoices, PlanOptions
-    from symalloc.relax.passes.pass_sequence import require_pipeline, target_of
     from symalloc.relax.passes.pipeline import pipeline as make
+    from symalloc.relax.passes.stages import require_pipeline, target_of
 
     require_pipeline(pipeline)
     require_flag("names", names)

@@ -386,7 +386,8 @@ class Editor(LanguageServer):  # type: ignore[misc]  # pygls is not checked
         script = None if findings is None else findings.script
         if findings is None or script is None:
             return []
-        here = [d for d in findings.linted.diagnostics if _touch(findings.range_of(d), params.range)]
+        ranges = ((d, findings.range_of(d)) for d in findings.linted.diagnostics)
+        here = [d for d, at in ranges if at.start <= params.range.end and params.range.start <= at.end]
         fixes = await self._in_thread(partial(findings.linted.fixes, here))
         actions = []
         for one in here:
@@ -397,11 +398,6 @@ class Editor(LanguageServer):  # type: ignore[misc]  # pygls is not checked
             shown = findings.diagnostic(one)
             actions += [findings.action(fix, shown) for fix in offered]
         return actions
-
-
-def _touch(a: types.Range, b: types.Range) -> bool:
-    """True where two ranges share text, or an end; a cursor is an empty range."""
-    return bool(a.start <= b.end and b.start <= a.end)
 
 
 def _path(uri: str, language: str) -> Path:

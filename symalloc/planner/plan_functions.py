@@ -246,7 +246,8 @@ def _plan_in(
                     domain = bounded(function, known.domain)
                     large = too_large(candidates.buffers, candidates.left, options.most, domain, prover)
                     plan = replace(plan, too_large=tuple(large))
-                _log(plan, search.budget)
+                if plan.picked:
+                    _LOG.info("memory of `%s` is %s", plan.function, plan.picked)
                 return plan
             if any(fault.binding is not None for fault in faults):
                 raise PlanRefusedError.of(name, faults)
@@ -316,20 +317,6 @@ def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSe
         guards=(*bare.guards, *guards(arenas, search.domain, search.prover)),
         fallbacks=(*bare.fallbacks, *layout.fallbacks),
     )
-
-
-def _log(plan: Plan, budget: PlanBudget) -> None:
-    if plan.picked:
-        _LOG.info("memory of `%s` is %s", plan.function, plan.picked)
-    _LOG.debug("planned `%s`: spent %d of a budget of %.0f", plan.function, budget.spent, budget.allowed)
-    for fallback in plan.fallbacks:
-        _LOG.debug(
-            "`%s` fell to %s, %.3f of its floor: %s",
-            plan.function,
-            fallback.kind,
-            fallback.ratio,
-            fallback.reason,
-        )
 
 
 def _fallbacks(found: Assignment, *, fallen: bool) -> tuple[Fallback, ...]:

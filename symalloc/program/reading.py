@@ -20,14 +20,9 @@ AS_IS = "as-is"
 PipelineName: TypeAlias = Literal["default", "target"]  # what relax.build runs, or the target's own
 
 
-def is_stage(name: object) -> bool:
-    """Return whether `name` is a stage, or may be the name of a pass, which only the pipeline knows."""
-    return isinstance(name, str) and (name in STAGES or (name[:1].isupper() and name.isidentifier()))
-
-
 def _stage(name: str, value: object) -> object:
-    if is_stage(value):
-        return value
+    if isinstance(value, str) and (value in STAGES or (value[:1].isupper() and value.isidentifier())):
+        return value  # as for passes, only the pipeline knows their names
     known = f"it must be one of {', '.join(STAGES)}, or the name of a pass"
     raise UsageError(f"{name} is {shown(value)}; {known}{meant(value, STAGES)}")
 

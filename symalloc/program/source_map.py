@@ -248,7 +248,8 @@ class _StatementMap(SourceMap):
             return next((i for i in ahead if not self._statements[i].target), None)
         fitting: Iterator[int]
         if given is not None:
-            fitting = (i for i in ahead if _is_at(self._statements[i].node, given.line))
+            ends = ((i, self._statements[i].node) for i in ahead)
+            fitting = (i for i, n in ends if n.lineno <= given.line <= (n.end_lineno or n.lineno))
         elif ahead and _names(self._statements[self._next].target, name):
             fitting = iter((self._next,))
         else:
@@ -263,10 +264,6 @@ class _StatementMap(SourceMap):
         value = getattr(node, "value", None)
         whole = value is None or (isinstance(node, ast.Assign) and not isinstance(value, ast.Call))
         return self._span(node if whole or value is None else value)
-
-
-def _is_at(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _names(target: str, name: str) -> bool:

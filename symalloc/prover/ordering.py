@@ -27,12 +27,12 @@ class SyntacticOrder:
     `compared` counts the differences that were looked at closely; beyond `most` of them only terms are.
     """
 
-    __slots__ = ("_domain", "_most", "_signs", "compared")
+    __slots__ = ("_domain", "_most", "compared", "signs")
 
     def __init__(self, domain: Domain, most: float = inf) -> None:
         self._domain, self._most = domain, most
         self.compared = 0
-        self._signs = Signs(lambda name: domain.lower_of(name) >= 0)
+        self.signs = Signs(lambda name: domain.lower_of(name) >= 0)
 
     def at_most(self, low: Expr, high: Expr) -> bool:
         """Return whether `low <= high` is seen to hold at every point; False says nothing."""
@@ -56,7 +56,7 @@ class SyntacticOrder:
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Return whether each term of `high - low` is >= 0."""
-        seen = self._signs.monomial
+        seen = self.signs.monomial
         for monomial, coefficient in low.items():
             rest = high.get(monomial, 0) - coefficient
             if rest < 0 or (rest and not seen(monomial)):
@@ -74,11 +74,7 @@ class SyntacticOrder:
         difference = high - low
         grain = gcd(*difference.terms.values()) or 1
         least, scale = _without_quotients(difference)
-        return self._signs.expr(least + (scale * grain - 1))
-
-    def never_negative(self, monomial: Monomial) -> bool:
-        """Return whether a product of atoms is seen to be >= 0 at every point."""
-        return self._signs.monomial(monomial)
+        return self.signs.expr(least + (scale * grain - 1))
 
 
 def alternatives(expr: Expr) -> tuple[Expr, ...]:

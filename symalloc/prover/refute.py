@@ -118,7 +118,8 @@ def negative_combination(
     basis = list(range(len(columns), len(columns) + len(rows)))
     table = [{**row, slack: 1} for slack, row in zip(basis, rows.values(), strict=True)]
     objective: Row = {i: cost for i, cost in enumerate(costs) if cost}
-    while (entering := _entering(objective)) is not None:
+    while falling := [column for column, cost in objective.items() if cost < 0]:
+        entering = min(falling)  # by Bland's rule
         leaving = _leaving(table, basis, entering)
         if leaving is None:
             return True
@@ -132,11 +133,6 @@ def negative_combination(
         objective = _eliminate(objective, pivot, entering)
         basis[leaving] = entering
     return False
-
-
-def _entering(objective: Row) -> int | None:
-    """The first column that lowers the objective, by Bland's rule."""
-    return min((i for i, c in objective.items() if c < 0), default=None)
 
 
 def _leaving(table: Sequence[Row], basis: Sequence[int], entering: int) -> int | None:

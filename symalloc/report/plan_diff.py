@@ -321,24 +321,17 @@ def plan_diff_text(diff: PlanDiff) -> str:
 
 def _function(one: FunctionDiff) -> Iterator[str]:
     yield f"{one.function}:"
-    rows = [
-        (f"  {title}", before, after and f"-> {after}", trend)
-        for title, before, after, trend in measures(one)
-    ]
+    rows = []
+    for measure, change in one.measures.items():
+        title = "whole call" if measure == "call" else measure
+        after = "" if change.trend is Trend.SAME else f"-> {_formula(change.after)}"
+        rows.append((f"  {title}", _formula(change.before), after, _trend(change)))
     yield from columns(rows, left=(0, 1, 2, 3))
     yield from capped([f"  guard gone: {text}" for text in one.guards.gone], "guards that are gone")
     yield from capped([f"  guard new: {text}" for text in one.guards.new], "new guards")
     yield from _tensors(one.tensors)
     if one.samples:
         yield from columns([_HEADS, *map(_row, one.samples)])
-
-
-def measures(one: FunctionDiff) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each measure with its formula before, after (nothing where that is the same), and its trend."""
-    for measure, change in one.measures.items():
-        title = "whole call" if measure == "call" else measure
-        after = "" if change.trend is Trend.SAME else _formula(change.after)
-        yield title, _formula(change.before), after, _trend(change)
 
 
 def _formula(sums: Sequence[Expr] | None) -> str:

@@ -233,8 +233,8 @@ def diff(
     symbol of sympy.  Raises SymallocError.
     """
     from symalloc.relax.files.requests import PlanRequest
-    from symalloc.relax.passes.pass_sequence import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
+    from symalloc.relax.passes.stages import target_of
     from symalloc.session.planning import diff_plans, plans_in, records_of
 
     several = bind if isinstance(bind, list | tuple) else [bind]

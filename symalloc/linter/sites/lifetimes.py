@@ -81,12 +81,9 @@ def _unknown_storages(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
     for storage in storages_of(context, alloc):
         made = storage.instruction
         if storage.nbytes is None and made is not None and made.var in context.expansion.left:
-            what = f"whether `{alloc.var.name}` fits the storage that {_maker(made)} returns"
+            maker = f"`{made.name}`" if isinstance(made, ir.CallFunction) else "a call"
+            what = f"whether `{alloc.var.name}` fits the storage that {maker} returns"
             yield not_understood(what, places=places_of(storage=made))
-
-
-def _maker(made: ir.Instruction) -> str:
-    return f"`{made.name}`" if isinstance(made, ir.CallFunction) else "a call"
 
 
 @function_sites("symbol")

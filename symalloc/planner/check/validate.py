@@ -165,7 +165,7 @@ class ObligationProver:
             a.expr
             for a in domain.assumptions
             if isinstance(a, Relation) and a.operator == "<="
-            if all(c > 0 and self.order.never_negative(m) for m, c in a.expr.terms.items() if m)
+            if all(c > 0 and self.order.signs.monomial(m) for m, c in a.expr.terms.items() if m)
         ]
 
 

@@ -36,8 +36,7 @@ from symalloc.planner.grid import Grid, Ranges, score_grid
 from symalloc.planner.interference import changes_of, live_sums, pairs_live_together
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.offsets import assemble
-from symalloc.planner.packing.exact_packing import pack_exactly
-from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
+from symalloc.planner.packing.exact_packing import SizedBuffers, pack_exactly, pack_greedily
 from symalloc.planner.stack import LARGEST, SearchBudget, search
 from symalloc.prover.domain import Domain, Verdict
 from symalloc.prover.prover import Prover

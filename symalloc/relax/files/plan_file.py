@@ -78,10 +78,9 @@ from symalloc.relax.files.load import (
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.ir_types import CallNode, Node, elements, relax_functions, visit, with_parameters
-from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule
-from symalloc.relax.passes.stages import instrument
+from symalloc.relax.passes.stages import instrument, passes_run_by
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.rewrite import with_functions
 from symalloc.relax.source_spans import sources_in

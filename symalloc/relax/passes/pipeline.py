@@ -21,7 +21,9 @@ from symalloc.relax.ir_types import BindingNode, elements
 from symalloc.relax.passes.canonical_kernels import canonical_kernels
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
-from symalloc.relax.passes.pass_sequence import (
+from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
+from symalloc.relax.passes.stages import (
     KILLS,
     OPAQUE,
     PLANNER,
@@ -33,8 +35,6 @@ from symalloc.relax.passes.pass_sequence import (
     run_pass,
     tvm_pipeline,
 )
-from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_functions
 from symalloc.relax.source_spans import Places
 

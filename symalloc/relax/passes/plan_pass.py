@@ -41,8 +41,8 @@ from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, bound, effect, elements, typed_var
 from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
-from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.sizes_and_guards import lower_guards
+from symalloc.relax.passes.stages import captures_graphs
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.shrink.capacity import with_capacity
 from symalloc.relax.shrink.memory_order import order_for_memory

@@ -22,8 +22,8 @@ from symalloc.pool.pool_errors import PoolError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.ir_types import BindingNode, effect
-from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.passes.stages import passes_run_by
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument, forward, with_sequences
 from symalloc.relax.run.memory_cfg import memory_cfg

@@ -22,9 +22,9 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of
 from symalloc.relax.extract import extract
-from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, tvm_pipeline
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.passes.stages import OPAQUE, PLANNER, UNNAMED, tvm_pipeline
 from tests.models.execution import random_inputs
 from tests.models.measure import ALLOCATOR, measured
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.exact_packing import (
     ExactPacking,
+    SizedBuffers,
     align_up,
     pack_exactly,
+    pack_greedily,
 )
-from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
 from symalloc.size.expr import constant
 
 

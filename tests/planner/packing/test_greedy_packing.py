@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
+from symalloc.planner.packing.exact_packing import SizedBuffers, pack_greedily
 from symalloc.size.expr import constant
 
 Row = tuple[int, int, int]  # begin, end, size

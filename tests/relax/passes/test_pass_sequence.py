@@ -14,8 +14,8 @@ from tvm.target import Target
 
 import symalloc
 from symalloc.errors import UsageError
-from symalloc.relax.passes.pass_sequence import PLANNER, tvm_pipeline
 from symalloc.relax.passes.pipeline import NoPlannerError, finishing_pipeline, lower
+from symalloc.relax.passes.stages import PLANNER, tvm_pipeline
 from tests.relax.built import lowered
 
 EMPTY = tvm.IRModule()
