@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.buffers.assignment import assign
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner import plan_functions
+from symalloc.planner.buffers.assignment import Assignment, Chosen, assign
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps
 from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.grid import ExtentBounds, Grid, SizeTable, Values, sample_table, worst_shapes
+from symalloc.planner.interference import live_sums
+from symalloc.planner.memory_plan import Arena
 from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import (
     AllocFresh,
@@ -33,8 +40,9 @@ from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.report.quantities import human_bytes
 from symalloc.size.expr import Expr, constant, symbol
-from tests.models.planned import ordinary_case
+from tests.models.planned import imported_case, ordinary_case
 from tests.planner.buffers.test_candidates import (
     FLOAT,
     VOID,
@@ -48,6 +56,7 @@ from tests.planner.buffers.test_candidates import (
     packed,
     split,
 )
+from tests.planner.fewest_arenas import fewest
 from tests.program.build import program_of
 from tests.scale import tries
 
@@ -282,6 +291,56 @@ def test_attention_needs_four_arenas() -> None:
         apart, rest = [*members, ["result"]], [g for g in members[1:] if g is not group]
         joined = _most([[*members[0], *group], *rest, ["result"]], sizes)
         assert arena.further.saves == joined - _most(apart, sizes) > 65536
+
+
+FEWEST = {"onnx_attention": 4, "torch_cross_attention": 9, "model/cross_attention": 9, "model/nonzero": 4}
+
+
+@pytest.mark.parametrize("name", FEWEST)
+def test_no_fewer_arenas_keep_the_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models with more than three: no way to share fewer keeps the limit, whatever the stackings."""
+    chosen: list[Chosen] = []
+
+    def recorded(*args: Any, **named: Any) -> Assignment:
+        found = assign(*args, **named)
+        chosen.extend(found.chosen)
+        return found
+
+    monkeypatch.setattr(plan_functions, "assign", recorded)
+    (plan,) = plan_lowered(lowered_of(name)).plans.values()
+    own = [arena for arena in plan.arenas if arena.result is None]
+    assert len(own) == FEWEST[name]
+    assert fewest(chosen[-1].held, 20_000) == (len(own), True)
+
+
+@pytest.mark.parametrize("name", [*FEWEST, "model/llama_decode_masked", "model/bert"])
+def test_each_further_arena_says_what_it_saves(name: str) -> None:
+    """A call that holds one arena for it and the first takes so many bytes more, by its timeline."""
+    planned = plan_lowered(lowered_of(name))
+    ((function, plan),) = planned.plans.items()
+    cfg, text = planned.analyses[function].cfg, " ".join(str(plan).split())
+
+    def peak(arenas: Sequence[Arena], at: Mapping[str, int]) -> int:
+        written = written_function(replace(plan, arenas=tuple(arenas)), cfg)
+        return Timeline.of(replace(planned.program, functions={function: written}), function).peak(at) or 0
+
+    own = [arena for arena in plan.arenas if arena.result is None]
+    for arena in own[1:]:
+        why = arena.further
+        assert why is not None and why.reason in text
+        if why.saves:
+            both = (*own[0].placements, *arena.placements)
+            most = max(one.evaluate(why.at) for one in live_sums([p.buffer for p in both]))
+            rest = [one for one in plan.arenas if one not in (own[0], arena)]
+            joined = peak([Arena.of(constant(most), both), *rest], why.at)
+            assert why.saves == joined - peak(plan.arenas, why.at) and human_bytes(why.saves) in text
+        else:
+            assert arena.defined_by is not None, "its size is known too late"
+
+
+def lowered_of(name: str) -> tvm.IRModule:
+    model = name.removeprefix("model/")
+    return lower((imported_case if model == name else ordinary_case)(model).build(), "llvm")
 
 
 # -- storages ----------------------------------------------------------------------------------------------
