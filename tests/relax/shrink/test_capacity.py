@@ -240,6 +240,36 @@ def test_what_is_refused(text: str, alias: str, why: str) -> None:
     assert why in str(refused.value)
 
 
+WHOLE = """
+@I.ir_module
+class Whole:
+    @R.function
+    def main(
+        row: R.Tensor((1, 64), "float32"),
+        at: R.Tensor((1, 1), "int64"),
+        column: R.Tensor((1, 64), "int64"),
+        cache: R.Tensor(("rows", 64), "float32"),
+    ):
+        rows = T.int64()
+        longer = R.SCATTER
+        return (R.sum(longer, axis=0), longer)
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["scatter_nd(cache, at, row)", "scatter_elements(cache, column, row, axis=0)"]
+)
+def test_a_cache_that_is_there_in_full(call: str) -> None:
+    """It needs no room; what is scattered is stored, and nothing else is."""
+    text, alias = WHOLE.replace("SCATTER", call), "longer=cache"
+    runner = Runner(module(text), options=PlanOptions(alias=(parse_donation(alias),)))
+    assert runner.run({"rows": 9}, check=True).difference is None
+    found = planned(text, alias).module
+    assert errors(found) == []
+    (kernel,) = (f for v, f in found.functions_items() if v.name_hint.endswith("_inplace"))
+    assert "cache[" not in kernel.script() and kernel.script().count("] = row[") == 1
+
+
 def test_more_rows_than_room() -> None:
     runner = Runner(module(ATTENTION), options=PlanOptions(alias=tuple(map(parse_donation, BOTH))))
     with pytest.raises(RunError, match=r"is \(1, 2, 5, 8\), and there is room for \(1, 2, 4, 8\)"):
