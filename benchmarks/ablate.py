@@ -40,7 +40,7 @@ from benchmarks.order import NETWORKS, order_floors
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
-from symalloc.analysis.argument_binding import arguments_of
+from symalloc.analysis.call_expansion import arguments_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.linter.function_prover import KernelProofs
 from symalloc.linter.linter import check

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.call_expansion import arguments_of, bind_kernel
 from symalloc.analysis.kernels.coverage import (
     UNKNOWN_ELEMENTS,
     Elements,

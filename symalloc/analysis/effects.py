@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from symalloc.analysis.argument_binding import arguments_of
+from symalloc.analysis.call_expansion import arguments_of
 from symalloc.analysis.regions import (
     FunctionSummary,
     PointsTo,

@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import combinations, count
 from typing import Any, NamedTuple
 
-from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
+from symalloc.analysis.call_expansion import arguments_of, asserted, kernel_facts
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.regions import PointsTo
 from symalloc.program import ir

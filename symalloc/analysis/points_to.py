@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from symalloc.analysis.argument_binding import bind_function
+from symalloc.analysis.call_expansion import bind_function
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
-from symalloc.analysis.argument_binding import values_at_call
+from symalloc.analysis.call_expansion import values_at_call
 from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes, register_lifetimes
 from symalloc.program import ir
 from symalloc.program.control_flow import EVERY_PATH, PathCondition, control_flow_graph

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from symalloc.analysis.argument_binding import bind_function
-from symalloc.analysis.call_expansion import expand_calls
+from symalloc.analysis.call_expansion import bind_function, expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.kernels.index_bounds import unknown_indices
 from symalloc.linter.diagnostic import (

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.analysis.argument_binding import bind_kernel, comparisons
+from symalloc.analysis.call_expansion import bind_kernel, comparisons
 from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, control_flow_graph
 from symalloc.program.ir import Assert, Function, If, Operand, Origin, Scalar

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.call_expansion import arguments_of, bind_kernel
 from symalloc.program.ir import CallKernel, CallTIR, Kernel, KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.condition import Condition, conjunction, eq, lt, negate
 from symalloc.size.expr import ZERO, Expr, symbol

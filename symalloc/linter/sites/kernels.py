@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
-from symalloc.analysis.argument_binding import arguments_of, bind_kernel, comparisons, kernel_facts
+from symalloc.analysis.call_expansion import arguments_of, bind_kernel, comparisons, kernel_facts
 from symalloc.analysis.conflicts import stale_uses
 from symalloc.analysis.kernels.coverage import Passes, points_of
 from symalloc.analysis.kernels.index_bounds import IndexBound

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.call_expansion import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.kernels.coverage import Passes
 from symalloc.analysis.regions import Region, RegionKind

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from symalloc.analysis.argument_binding import bind_kernel, values_at_call
+from symalloc.analysis.call_expansion import bind_kernel, values_at_call
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.regions import PointsTo, align

@@ -22,7 +22,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GlobalVar
 
-from symalloc.analysis.argument_binding import kernel_facts
+from symalloc.analysis.call_expansion import kernel_facts
 from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.donation import Donation, Leaf, function_meant, inputs_of, intermediates_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
@@ -42,9 +42,8 @@ from symalloc.program.types import TensorType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import bound_view
-from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder
 from symalloc.relax.extract.extract_module import WRITTEN_IN_PLACE
 from symalloc.relax.ir_types import (
     BindingNode,

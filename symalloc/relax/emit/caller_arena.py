@@ -14,8 +14,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT, TensorType, type_leaves
-from symalloc.relax.emit.guard_calls import GuardWriter
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode, bound, effect, elements, free_name, typed_var
 from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import select

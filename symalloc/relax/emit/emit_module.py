@@ -26,9 +26,8 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import extent_pairs, type_of
 from symalloc.relax.emit.caller_arena import CallerMemory
-from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder, uncaptured
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (
     BindingNode,

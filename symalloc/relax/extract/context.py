@@ -12,7 +12,7 @@ from tvm import relax, runtime
 from tvm.ir.prim import expr as prim
 from tvm_ffi import structural_equal
 
-from symalloc.analysis.argument_binding import bind_parameters
+from symalloc.analysis.call_expansion import bind_parameters
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
 from symalloc.program.record import record

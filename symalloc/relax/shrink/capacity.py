@@ -29,8 +29,7 @@ from symalloc.program.types import extents_of
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import RefusedAliasError, chosen, named_leaf, refused
-from symalloc.relax.emit.guard_calls import GuardWriter
-from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
