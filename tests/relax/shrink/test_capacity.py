@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
+from tvm import tirx
 
 from symalloc.analysis.donation import parse_donation
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.load import read_one
+from symalloc.relax.ir_types import elements, with_parameters
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
+from symalloc.relax.shrink import capacity
+from symalloc.relax.shrink.kernel_parts import Part, with_parts
 from tests.relax.built import errors, machine
 
 HEADER = "from tvm.script import ir as I, relax as R, tirx as T\n"
@@ -240,6 +245,59 @@ def test_what_is_refused(text: str, alias: str, why: str) -> None:
     assert why in str(refused.value)
 
 
+Parts: TypeAlias = Mapping[int, Part]
+
+
+def further(kernel: tirx.PrimFunc, parts: Parts) -> tirx.PrimFunc | None:
+    """Each tensor begins a row further on."""
+    offsets = {at: tuple(int(one is not None) for one in part.extents) for at, part in parts.items()}
+    return with_parts(kernel, {at: Part(offsets[at], part.extents) for at, part in parts.items()})
+
+
+def without_one(kernel: tirx.PrimFunc, parts: Parts) -> tirx.PrimFunc | None:
+    """One tensor has no room."""
+    return with_parts(kernel, dict([*parts.items()][1:]))
+
+
+def exchanged(kernel: tirx.PrimFunc, parts: Parts) -> tirx.PrimFunc:
+    """The first two arguments stand in for each other."""
+    made: Any = with_parts(kernel, parts)
+    first, second, *others = elements(made.params)
+    return with_parameters(made, [second, first, *others], made.body)
+
+
+def longer_loops(kernel: tirx.PrimFunc, parts: Parts) -> tirx.PrimFunc:
+    """Loops go on for a pass more."""
+    made: Any = with_parts(kernel, parts)
+    rule = tirx.For, lambda one: tirx.For(one.loop_var, one.min, one.extent + 1, one.kind, one.body)
+    return with_parameters(made, elements(made.params), tvm_ffi.structural_map(made.body, rule))
+
+
+def other_values(kernel: tirx.PrimFunc, parts: Parts) -> tirx.PrimFunc:
+    """Squares are stored."""
+    made: Any = with_parts(kernel, parts)
+    rule = tirx.BufferStore, lambda one: tirx.BufferStore(one.buffer, one.value * one.value, one.indices)
+    return with_parameters(made, elements(made.params), tvm_ffi.structural_map(made.body, rule))
+
+
+@pytest.mark.parametrize("fault", [further, without_one, exchanged, longer_loops, other_values])
+@pytest.mark.parametrize(
+    ("text", "alias"),
+    [
+        (ATTENTION, BOTH),
+        (ATTENTION, BOTH[:1]),
+        (MASKED, ("longer=cache[room]",)),
+        (kernels(), ("1=cache[room]",)),
+    ],
+)
+def test_a_fault_in_the_rewrite(
+    text: str, alias: tuple[str, ...], fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "with_parts", fault)
+    with pytest.raises(PlanRefusedError, match="is not proved to do the same with room behind rows"):
+        planned.__wrapped__(text, *alias)
+
+
 WHOLE = """
 @I.ir_module
 class Whole:
@@ -268,6 +326,54 @@ def test_a_cache_that_is_there_in_full(call: str) -> None:
     assert errors(found) == []
     (kernel,) = (f for v, f in found.functions_items() if v.name_hint.endswith("_inplace"))
     assert "cache[" not in kernel.script() and kernel.script().count("] = row[") == 1
+
+
+CHOICES = """
+@I.ir_module
+class Choices:
+    @T.prim_func(private=True, s_tir=True)
+    def choose(old: T.handle, more: T.handle, at: T.int64, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(old, (n, 4), "float32")
+        N = T.match_buffer(more, (n, 4), "float32")
+        B = T.match_buffer(out, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            B[i, j] = VALUE
+
+    @R.function
+    def main(
+        old: R.Tensor(("n", 4), "float32"), more: R.Tensor(("n", 4), "float32"), at: R.Shape(["p"])
+    ):
+        n = T.int64()
+        p = T.int64()
+        cls = Choices
+        chosen = R.call_tir(cls.choose, (old, more, p), R.Tensor((n, 4), "float32"))
+        return (R.sum(chosen, axis=0), chosen)
+"""
+KEPT, NEW = "A[i, j]", "N[i, j]"
+
+
+@pytest.mark.parametrize(
+    ("value", "tests"),
+    [
+        (f"T.if_then_else(i == at, {NEW}, {KEPT})", 1),
+        (f"T.if_then_else(i < at, {KEPT}, {NEW})", 1),
+        (f"T.if_then_else(i < at, {KEPT}, T.if_then_else(j < 2, {NEW}, {KEPT}))", 2),
+        (f"T.if_then_else(i < at, T.if_then_else(j < 2, {KEPT}, {NEW}), {KEPT})", 2),
+        (f"T.if_then_else(i < at, {NEW}, T.if_then_else(j < 2, {KEPT}, {NEW}))", 0),
+        (f"T.if_then_else({NEW} < T.float32(0), {NEW}, {KEPT})", 0),
+        (f"T.if_then_else(i < at, {KEPT}, {KEPT} + {NEW})", 1),
+        (KEPT, 0),
+    ],
+)
+def test_what_is_there_is_not_stored_again(value: str, tests: int) -> None:
+    text, alias = CHOICES.replace("VALUE", value), "chosen=old"
+    runner = Runner(module(text), options=PlanOptions(alias=(parse_donation(alias),)))
+    for at in ({"n": 5, "p": p} for p in (0, 2, 4, 5, 9)):
+        assert runner.run(at, check=True).difference is None
+    found = planned(text, alias).module
+    (kernel,) = (f for v, f in found.functions_items() if v.name_hint.endswith("_inplace"))
+    assert (kernel.script().count(" if ") + kernel.script().count(" if(")) == tests and errors(found) == []
 
 
 def test_more_rows_than_room() -> None:
