@@ -20,7 +20,6 @@ import tvm  # noqa: F401 (for register_pipelines)
 from symalloc.cli.main import main
 from symalloc.pipelines import register_pipelines
 from symalloc.session.config import load_config
-from tests.pool.library import need_native
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
 
@@ -114,7 +113,6 @@ def test_cmake_blocks_are_excerpts_of_the_example() -> None:
 
 @pytest.mark.parametrize("block", list(blocks("sh", "console")), ids=str)
 def test_shell_blocks_run(block: Block, run: Run) -> None:
-    need_native()
     for command in _commands(block):
         program, *arguments = command.arguments
         assert program == "symalloc", command
@@ -125,7 +123,6 @@ def test_shell_blocks_run(block: Block, run: Run) -> None:
 @pytest.mark.parametrize("block", list(blocks("python")), ids=str)
 @pytest.mark.usefixtures("clone")
 def test_python_blocks_run(block: Block) -> None:
-    need_native()
     register_pipelines()  # as TVM's import does, by the entry point of an installed package
     exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
 

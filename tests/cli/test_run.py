@@ -18,7 +18,6 @@ from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
 from tests.modules import CHAIN
-from tests.pool.library import need_native
 from tests.pool.processes import descendants, until_busy, until_gone
 
 pytestmark = pytest.mark.slow
@@ -108,17 +107,11 @@ class Module:
 """
 
 
-@pytest.fixture
-def pool() -> None:
-    need_native()
-
-
 def _issue(nbytes: int, extent: str) -> str:
     Path("issue.py").write_text(ISSUE.replace("BYTES", str(nbytes)).replace("EXTENT", extent))
     return "issue.py"
 
 
-@pytest.mark.usefixtures("pool")
 def test_a_sweep_on_a_pool_shows_what_was_used(run: Run) -> None:
     options = ("--sweep", "n=1..64:21", "--repeat", "2", "--pool", "--compare", "tvm", "--check")
     status, out, err = run("run", "module.py", *options)
@@ -134,7 +127,6 @@ def test_a_sweep_on_a_pool_shows_what_was_used(run: Run) -> None:
     assert lines[-1] == "the same as the unplanned module, bit for bit"
 
 
-@pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("plan", ("none", "tvm", "symalloc"))
 def test_every_plan_gives_the_same_results(plan: str, run: Run) -> None:
     options = ("--bind", "n=7", "--plan", plan, "--pool", "--check", "--format", "json", "--repeat", "3")
@@ -149,7 +141,6 @@ def test_every_plan_gives_the_same_results(plan: str, run: Run) -> None:
     jsonschema.validate(document, json.loads(schema_text("run")))
 
 
-@pytest.mark.usefixtures("pool")
 def test_a_limit_that_is_too_small_names_who_holds_the_memory(run: Run) -> None:
     options = ("--sweep", "n=100,100000", "--limit", "1MiB", "--plan", "none")
     status, out, err = run("run", "module.py", *options)
@@ -176,7 +167,6 @@ def test_what_is_said_of_a_limit_is_what_the_pool_does(run: Run) -> None:
     assert any(said.startswith("no more than that, without pages") for said, _ in told)
 
 
-@pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize(("file", "n"), [("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)])
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
     path = Path(__file__).parents[2] / "examples" / file
@@ -210,7 +200,6 @@ def test_beyond_the_bound_the_plan_is_not_used_and_nothing_is_compared(sweep: bo
     assert (beyond["unused"], beyond["arena"], beyond["same_as_unplanned"]) == ("n <= 512", None, None)
 
 
-@pytest.mark.usefixtures("pool")
 def test_a_tensor_that_outgrows_its_storage_is_named(run: Run) -> None:
     status, out, err = run("run", _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
     assert status == 1 and err.startswith("note: issue.py is planned already")
@@ -218,7 +207,6 @@ def test_a_tensor_that_outgrows_its_storage_is_named(run: Run) -> None:
     assert f"REFUSED by the pool at m = 5: {tensor}" in out
 
 
-@pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("m", (15, 16))  # canaries tell, and a protected page
 def test_an_overrun_is_named_in_guard_mode(m: int, run: Run) -> None:
     status, out, err = run("run", _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
@@ -228,7 +216,6 @@ def test_an_overrun_is_named_in_guard_mode(m: int, run: Run) -> None:
     assert "overrun: byte 0 past its end " in out
 
 
-@pytest.mark.usefixtures("pool")
 def test_what_was_allocated_is_written_for_replay(run: Run) -> None:
     status, _, _ = run("run", "module.py", "--sweep", "n=1..9", "--plan", "none", "--trace", "trace.json")
     assert status == 0

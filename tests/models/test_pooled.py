@@ -7,7 +7,6 @@ import pytest
 from tests.models.execution import run
 from tests.models.pooled import differing
 from tests.models.zoo import MODELS
-from tests.pool.library import need_native
 from tests.scale import pairs, tries
 
 CALLS = tries(6, 12)
@@ -17,12 +16,10 @@ CALLS = tries(6, 12)
     ("name", "planned"), pairs(("llama_grouped_queries", "gru", "nested_tuples"), (True, False))
 )
 def test_results_are_those_of_the_stock_allocator(name: str, planned: bool) -> None:
-    need_native()
     assert list(differing(name, CALLS, planned=planned)) == []
 
 
 def test_results_are_those_of_the_stock_allocator_in_guard_mode() -> None:
-    need_native()
     assert list(differing("mlp_dynamic_batch", CALLS, planned=True, guard=True)) == []
 
 

@@ -17,23 +17,22 @@ import symalloc
 from examples.serving import make_model
 from symalloc.errors import SymallocError
 from symalloc.native import library
-from tests.pool.library import ROOT, need_native, package
+from tests.pool.library import ROOT
 from tests.test_docs import blocks
 
 PROGRAM = Path(__file__).with_name("public_header.cc")
 
 
 def test_the_library_exports_what_the_header_declares() -> None:
-    text = (package() / "include" / "symalloc" / "c_api.h").read_text()
+    text = (library.installed_library().parent / "include" / "symalloc" / "c_api.h").read_text()
     declared = re.findall(r"^SYMALLOC_API \w+ (\w+)\(", text, re.MULTILINE)
     assert len(declared) == text.count("\nSYMALLOC_API ") == 14
-    exported = ctypes.CDLL(str(need_native()))
+    exported = ctypes.CDLL(str(library.installed_library()))
     assert [name for name in declared if not hasattr(exported, name)] == []
 
 
 def test_the_package_lies_beside_the_library() -> None:
-    if need_native() == library.installed_library():
-        assert (symalloc.cmake_dir() / "symalloc-config.cmake").is_file()
+    assert (symalloc.cmake_dir() / "symalloc-config.cmake").is_file()
 
 
 def test_without_the_library_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +56,7 @@ except Exception as error:
 
 
 def test_without_tvms_runtime_the_pool_says_so() -> None:
-    status, said = _ran(sys.executable, "-c", _NO_RUNTIME, str(need_native()), folder=ROOT)
+    status, said = _ran(sys.executable, "-c", _NO_RUNTIME, str(library.installed_library()), folder=ROOT)
     assert status == 0 and "TVM's runtime is not in this process" in said, said
 
 
@@ -68,10 +67,10 @@ def test_the_headers_keep_their_promises_and_the_documented_program_runs(tmp_pat
     (tmp_path / "documented.h").write_text(documented.text)
     make_model.write(str(tmp_path / "model.so"))
     libraries = [Path(tvm.libinfo.find_libtvm_runtime()), Path(tvm_ffi.libinfo.find_libtvm_ffi())]
-    libraries.append(package() / library.LIBRARY)
+    libraries.append(library.installed_library())
     foreign = (tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
     arguments = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    arguments += [f"-I{package()}/include", f"-I{tmp_path}"]
+    arguments += [f"-I{library.installed_library().parent}/include", f"-I{tmp_path}"]
     arguments += [f"-isystem{folder}" for folder in foreign]
     arguments += ["-Wl,--no-as-needed", *map(str, libraries), *(f"-Wl,-rpath,{f.parent}" for f in libraries)]
     status, said = _ran("g++", str(PROGRAM), *arguments, "-o", "program", folder=tmp_path)

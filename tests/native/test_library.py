@@ -13,7 +13,7 @@ import symalloc.native
 from symalloc.native import library, native_functions
 from symalloc.native.library import NativeMissingError, load_library
 from symalloc.native.native_functions import pool_functions
-from tests.pool.library import need_native
+from tests.pool.library import SOURCES
 
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
 ROOMS = {
@@ -35,8 +35,16 @@ def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path, monkeypatch:
         load_library(file)
 
 
+def test_it_is_no_older_than_its_sources() -> None:
+    """Else all tests would be of what was: `pip install -e .` builds it anew."""
+    rooms = ("bindings", "include/symalloc", "packer", "pool")
+    sources = [SOURCES / "CMakeLists.txt", *(file for room in rooms for file in (SOURCES / room).iterdir())]
+    built = library.installed_library().stat().st_mtime
+    assert [file.name for file in sources if file.stat().st_mtime > built] == []
+
+
 def test_a_second_copy_is_not_loaded(tmp_path: Path) -> None:
-    need_native()
+    load_library()
     with pytest.raises(NativeMissingError, match=r"^another copy of the native library is loaded"):
         load_library(tmp_path / "libsymalloc.so")
 
@@ -51,7 +59,7 @@ def test_an_install_without_the_library_gets_one_error(monkeypatch: pytest.Monke
 
 
 def test_the_stub_has_all_functions_of_the_library() -> None:
-    need_native()
+    load_library()
     classes = [node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.ClassDef)]
     stubbed = {
         f"symalloc.{room}.{function.name}"
@@ -68,6 +76,5 @@ def test_the_stub_has_all_functions_of_the_library() -> None:
 
 
 def test_a_function_that_the_library_lacks_is_no_attribute() -> None:
-    need_native()
     with pytest.raises(ValueError, match="nonsense"):
         pool_functions.nonsense  # noqa: B018

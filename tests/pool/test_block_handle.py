@@ -13,8 +13,6 @@ from symalloc.pool.pool_options import PoolOptions
 from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
 from tests.pool.reference.reference_pool import ReferencePool
 
-pytestmark = pytest.mark.usefixtures("native")
-
 
 def test_a_view_is_the_memory_of_the_block() -> None:
     pool = InstrumentedPool()

@@ -19,8 +19,6 @@ from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, OverrunErr
 from tests.pool.guard_faults import FaultPlan, run_fault
 from tests.pool.processes import died, survives
 
-pytestmark = pytest.mark.usefixtures("native")
-
 PAGE = 4096
 
 

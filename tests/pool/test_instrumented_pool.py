@@ -21,8 +21,6 @@ from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_tra
 from tests.pool.processes import at_once, survives
 from tests.pool.steps import STEPS, Step, as_trace
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB = 2**10, 2**20
 UNBINNED = PoolOptions(bin_capacity=0)
 

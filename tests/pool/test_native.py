@@ -18,8 +18,6 @@ from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
 from tests.pool.reference.reference_pool import ReferencePool
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 

@@ -22,8 +22,6 @@ from tests.pool.test_reference_pool import OPTIONS
 from tests.pool.workloads import WORKLOADS, make_trace
 from tests.scale import tries
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB = 2**10, 2**20
 NEVER = 1e6  # seconds: the background thread sleeps, and the test says what time it is
 

@@ -18,8 +18,6 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import at_once, survives, until
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 MEMBARRIER = 324  # its number on x86-64
 

@@ -139,13 +139,11 @@ SENSELESS = (
 
 
 @pytest.mark.parametrize(("name", "given", "says"), SENSELESS)
-@pytest.mark.usefixtures("native")
 def test_options_that_make_no_sense_are_told(name: str, given: Any, says: str) -> None:
     with pytest.raises(PoolUsageError, match=says):
         InstrumentedPool(PoolOptions(**{name: given}))
 
 
-@pytest.mark.usefixtures("native")
 def test_options_of_the_native_pool_alone() -> None:
     wrong: Any = {"huge": 1}, {"guard": None}, {"shape": 3}, {"options": {"limit": 3}}, {"options": "3 MX"}
     for given in wrong:
@@ -157,13 +155,11 @@ def test_options_of_the_native_pool_alone() -> None:
         InstrumentedPool("1GiB", limit=3)
 
 
-@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("limit", ("2MiB", 2**21, 2.0**21))
 def test_a_limit_alone_makes_a_pool(limit: float | str) -> None:
     assert InstrumentedPool(limit).options.limit == 2**21
 
 
-@pytest.mark.usefixtures("native")
 def test_arguments_of_another_type_are_told() -> None:
     pool: Any = InstrumentedPool()
     for tag in (1, b"tag", ["tag"], np.float64(1)):
@@ -223,7 +219,6 @@ KIB, MIB = 2**10, 2**20
 NEVER = 1e6  # seconds: the background thread sleeps, and the test says what time it is
 
 
-@pytest.mark.usefixtures("native")
 def test_memory_that_nobody_needs_goes_and_what_is_needed_in_each_period_stays() -> None:
     pool = InstrumentedPool(soft_limit=None, decay=NEVER, bin_capacity=0)
     for handle in [pool.alloc(40 * MIB), pool.alloc(MIB)]:
@@ -236,7 +231,6 @@ def test_memory_that_nobody_needs_goes_and_what_is_needed_in_each_period_stays()
     assert pool_functions.decay_at(pool.object, 4 * NEVER) == 10 * MIB
 
 
-@pytest.mark.usefixtures("native")
 def test_a_thread_that_did_nothing_for_a_period_caches_nothing() -> None:
     pool = InstrumentedPool(decay=NEVER)
     pool.free(pool.alloc(16 * MIB))
@@ -245,7 +239,6 @@ def test_a_thread_that_did_nothing_for_a_period_caches_nothing() -> None:
     assert pool.statistics().used == 0
 
 
-@pytest.mark.usefixtures("native")
 def test_the_thread_runs_in_a_forked_process_too() -> None:
     pool = InstrumentedPool(decay=0.001, bin_capacity=0)
 

@@ -12,8 +12,6 @@ from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.sessions import Holding
 from tests.pool.processes import at_once, survives
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB = 2**10, 2**20
 
 

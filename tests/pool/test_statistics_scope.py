@@ -13,8 +13,6 @@ from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.statistics_scope import TagCount
 from tests.pool.processes import at_once
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB = 2**10, 2**20
 UNBINNED = PoolOptions(bin_capacity=0)
 
@@ -154,7 +152,6 @@ def test_labels_are_escaped(name: str) -> None:
     assert _parsed(prometheus_text({name: _statistics(0)}))["symalloc_pool_live_bytes"] == {name: 0}
 
 
-@pytest.mark.usefixtures("native")
 def test_of_a_pool() -> None:
     pool = InstrumentedPool(limit=4 * MIB)
     kept = pool.alloc(3 * MIB)

@@ -124,7 +124,6 @@ def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
     return ctypes.c_uint64.from_address(pointer), ctypes.c_uint64.from_address(pointer + nbytes - 8)
 
 
-@pytest.mark.usefixtures("native")
 def test_python_threads_lose_nothing() -> None:
     pool = InstrumentedPool(PoolOptions(limit=3 << 20))
     others: SimpleQueue[tuple[BlockHandle, int, int]] = SimpleQueue()

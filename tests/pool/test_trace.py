@@ -21,8 +21,6 @@ from tests.pool.steps import STEPS, Step, as_trace, peak_live
 from tests.pool.workloads import WORKLOADS, make_trace
 from tests.scale import part
 
-pytestmark = pytest.mark.usefixtures("native")
-
 GOOD = {
     "name": "small",
     "meta": {"seed": 1},

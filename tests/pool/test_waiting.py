@@ -21,8 +21,6 @@ from symalloc.pool.replaying import BestFit, ExactSize
 from tests.pool.processes import survives, until, until_asleep
 from tests.pool.steps import STEPS, Step
 
-pytestmark = pytest.mark.usefixtures("native")
-
 KIB, MIB = 2**10, 2**20
 LONG = 60.0  # seconds
 

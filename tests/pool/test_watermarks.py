@@ -14,8 +14,6 @@ from symalloc.pool.pool_options import PoolOptions
 KIB, MIB = 2**10, 2**20
 UNBINNED = PoolOptions(bin_capacity=0)
 
-pytestmark = pytest.mark.usefixtures("native")
-
 
 def test_a_high_mark_fires_once_until_it_is_left() -> None:
     pool, seen = InstrumentedPool(UNBINNED), list[int]()

@@ -22,16 +22,10 @@ from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import memory_cfg
-from tests.pool.library import need_native
 from tests.pool.processes import died
 from tests.scale import tries
 
 TRIES = tries(34, 100)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    need_native()
 
 
 @I.ir_module

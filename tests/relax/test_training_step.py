@@ -12,14 +12,8 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
-from tests.pool.library import need_native
 
 STEPS, WIDTH = 200, 16
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    need_native()
 
 
 def _pair() -> tvm.IRModule:

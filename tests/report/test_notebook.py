@@ -19,7 +19,6 @@ from symalloc.report.plan_json import plans_as_json, read_plan
 from symalloc.report.plan_text import plans_as_text
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
-from tests.pool.library import need_native
 from tests.report import plan_samples
 
 HOSTILE = "</table><script>alert(1)</script>"
@@ -119,7 +118,6 @@ def test_a_report_is_printed_as_text() -> None:
 
 @pytest.fixture
 def pool() -> Iterator[symalloc.Pool]:
-    need_native()
     with symalloc.Pool(limit=2**20) as found:
         yield found
 

@@ -16,7 +16,6 @@ from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, pipeline
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.run.memory_cfg import memory_cfg
-from tests.pool.library import need_native
 from tests.relax.built import SCRIPT, calls
 
 PASSES = relax.transform
@@ -89,7 +88,6 @@ def test_kills_stay_where_something_is_allocated_behind_them() -> None:
 
 def test_arguments_in_a_tuple_are_renewed_too() -> None:
     """A builtin that is given the machine has its arguments in a tuple; the size is read once."""
-    need_native()
     builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
     with builder.function("main", [relax.Var("x", relax.TensorType((n,), "float32"))], pure=False):
         size = relax.ShapeExpr([n * 4])

@@ -18,16 +18,10 @@ from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import memory_cfg
-from tests.pool.library import need_native
 from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 FOLDER = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    need_native()
 
 
 def test_a_tensor_that_outgrows_its_storage_is_refused_by_name() -> None:

@@ -7,12 +7,6 @@ import pytest
 from tvm import relax
 
 from symalloc.relax.files.load import load_one
-from tests.pool.library import need_native
-
-
-@pytest.fixture(scope="module")
-def native() -> None:
-    need_native()
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,6 @@ ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
 
 
-pytestmark = pytest.mark.usefixtures("native")
-
-
 def _input(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n, 8)).astype("float32")
 

@@ -22,9 +22,6 @@ from tests.relax.built import addresses, machine_on
 MIB = 2**20
 
 
-pytestmark = pytest.mark.usefixtures("native")
-
-
 @pytest.fixture
 def pool() -> Iterator[InstrumentedPool]:
     yield InstrumentedPool(capacity=2**36)

@@ -34,7 +34,6 @@ from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
-from tests.pool.library import need_native
 from tests.relax.built import SCRIPT
 
 FLOAT, INT = DType("float32", 32), DType("int64", 64)
@@ -254,7 +253,6 @@ def test_what_cannot_be_loaded_is_said(
 
 @pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
 def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
-    need_native()
     pool = InstrumentedPool()
     runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
     result = runner.run({"n": 3}, check=True, repeat=4)
@@ -265,7 +263,6 @@ def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
 
 
 def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
-    need_native()
     bindings = [{"n": n} for n in (81_003, 1, 81_007)]  # extents that TVM has kept no memory for
     runner = Runner(load_one(SCRIPT, module="Chain"), pool=InstrumentedPool())
     report = sweep(runner, bindings, RunOptions(repeat=2, check=True, compare=True))
@@ -276,7 +273,6 @@ def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
 
 
 def test_what_a_pool_refuses_ends_a_sweep() -> None:
-    need_native()
     issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
     report = sweep(Runner(issue, pool=InstrumentedPool()), [{"m": m} for m in (3, 4, 5, 1025)])
     assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2

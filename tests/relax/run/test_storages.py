@@ -19,8 +19,6 @@ from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.processes import survives
 from tests.relax.built import addresses, machine_on
 
-pytestmark = pytest.mark.usefixtures("native")
-
 MACHINES = 40
 
 
