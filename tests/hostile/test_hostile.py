@@ -80,7 +80,7 @@ def _programs() -> Iterator[Hostile]:
 
 EVERY = tuple(_programs())
 # that a program does what it says does not change with symalloc: every run shows some, the nightly run all
-SHOWN = [one for one in EVERY if one.program.shows][:: tries(10, 1)]
+SHOWN = [one for one in EVERY if one.program.shows][:: tries(20, 1)]
 every_program = pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
 
 

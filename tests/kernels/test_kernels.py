@@ -26,7 +26,7 @@ from tests.scale import NIGHTLY, tries
 RULES = load_rules().select(["SYM306", "SYM307"])
 SEEDS = 600 if NIGHTLY else 102
 EXTENTS = (1, 2, 6)
-STEPS = tries(12_000, 40_000)
+STEPS = tries(6_000, 40_000)
 
 
 def kernels_of(module: tvm.IRModule) -> dict[str, Any]:

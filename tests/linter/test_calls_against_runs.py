@@ -17,7 +17,7 @@ from tests.scale import tries
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(tries(80, 3000))
+SEEDS = range(tries(40, 3000))
 RULES = load_rules().select(("SYM203", "SYM211", "SYM904"))
 FLAGS = tuple(product((False, True), repeat=3))
 EXTENTS = (1, 4, 8, 16, 20)

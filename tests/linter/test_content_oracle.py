@@ -279,7 +279,7 @@ def _findings(program: RandomProgram, file: Path) -> list[Diagnostic]:
     return [d for d in found if d.rule in {"SYM203", "SYM208", "SYM900"} and d.severity is not Severity.NOTE]
 
 
-SEEDS = (*range(tries(8, 600)), 1036, 1054)
+SEEDS = (*range(tries(4, 600)), 1036, 1054)
 """The last two: elements of which two parts hold some bytes each."""
 
 

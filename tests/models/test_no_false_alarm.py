@@ -62,7 +62,7 @@ def _report(name: str) -> Report:
     return symalloc.lint(_build(MODELS[name]))
 
 
-@pytest.mark.parametrize("name", part(MODELS, 3))
+@pytest.mark.parametrize("name", part(MODELS, 5))
 def test_only_what_is_expected(name: str) -> None:
     report = _report(name)
     found = Counter((d.rule, str(d.severity)) for d in report)

@@ -31,7 +31,7 @@ TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 # `benchmarks/plan_models.py` runs all, the nightly tests all but the largest
 LONG = frozenset({"bert", "inception", "llama_decode", "unet_shallow"})
 SMALL = [case for case in CASES.values() if not case.large]
-QUICK = SMALL if NIGHTLY else part((case for case in SMALL if case.name not in LONG), 3)
+QUICK = SMALL if NIGHTLY else part((case for case in SMALL if case.name not in LONG), 5)
 
 
 @pytest.fixture(scope="module", autouse=True)

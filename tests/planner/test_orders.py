@@ -101,7 +101,7 @@ def results(program: Program, plans: dict[str, Plan], binding: dict[str, int], w
     return Timeless(program=program, plans=plans, choices=choices, binding=binding).run()[-1]
 
 
-@pytest.mark.parametrize("seed", range(tries(15, 1000)))
+@pytest.mark.parametrize("seed", range(tries(8, 1000)))
 def test_a_plan_for_any_order_computes_the_same_in_every_order(seed: int) -> None:
     program = random_program(seed)
     analyses = analyse(program)
@@ -115,7 +115,7 @@ def test_a_plan_for_any_order_computes_the_same_in_every_order(seed: int) -> Non
         assert results(other, plans, binding, way) == results(program, {}, binding, way)
 
 
-@pytest.mark.parametrize("seed", range(tries(15, 1000)))
+@pytest.mark.parametrize("seed", range(tries(8, 1000)))
 def test_fences_make_a_plan_for_the_order_of_the_text_right_in_every_order(seed: int) -> None:
     program = random_program(seed)
     analyses = analyse(program)
@@ -134,7 +134,7 @@ def test_fences_make_a_plan_for_the_order_of_the_text_right_in_every_order(seed:
         assert logs(other, plans, binding, number).log == logs(other, {}, binding, number).log
 
 
-@pytest.mark.parametrize("seed", range(tries(20, 1000)))
+@pytest.mark.parametrize("seed", range(tries(10, 1000)))
 def test_the_floor_is_the_heaviest_antichain(seed: int) -> None:
     program = random_program(seed)
     analyses = analyse(program)

@@ -288,7 +288,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_limit_refuses_an_admitted_call_nothing(options: dict[str, Any]) -> None:
-    for seed in range(tries(5, 50)):
+    for seed in range(tries(2, 50)):
         adversary = Adversary(seed, **options)
         for _ in range(4_000):
             adversary.step()

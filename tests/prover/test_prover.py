@@ -27,7 +27,7 @@ from symalloc.size.defined import holds
 from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points
 from tests.prover.random_questions import contradictions, domain_of, plain, readable_question
-from tests.scale import tries
+from tests.scale import part, tries
 
 DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
 VALID, INVALID, CHECK = Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID, Verdict.RUNTIME_CHECK
@@ -249,8 +249,9 @@ def test_answers_do_not_depend_on_what_z3_was_asked_before() -> None:
         assert prover.solver.asked > 20
         return found
 
-    forwards = answers(DATA)
-    assert answers(DATA[::-1]) == answers(DATA) == forwards
+    rows = part(DATA, 2)
+    forwards = answers(rows)
+    assert answers(rows[::-1]) == answers(rows) == forwards
 
 
 def test_a_short_answer_is_the_same_behind_a_full_one() -> None:

@@ -25,7 +25,7 @@ from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.processes import died
 from tests.scale import tries
 
-TRIES = tries(34, 100)
+TRIES = tries(12, 100)
 
 
 @I.ir_module
