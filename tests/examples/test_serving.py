@@ -45,8 +45,8 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cmake") is None or shutil.which("g++") is None:
         pytest.skip("cmake and g++ build the example")
     folder = tmp_path_factory.mktemp("build")
-    command = ["cmake", "-S", SOURCES, "-B", folder, f"-Dsymalloc_DIR={installed_library().parent / 'share/cmake/symalloc'}"]
-    status, out, err = _ran(command)
+    package = installed_library().parent / "share/cmake/symalloc"
+    status, out, err = _ran(["cmake", "-S", SOURCES, "-B", folder, f"-Dsymalloc_DIR={package}"])
     assert status == 0, out + err
     return folder
 

@@ -50,6 +50,7 @@ def test_what_is_folded_is_alike_and_never_live_together(buffers: tuple[Buffer, 
     if classes is None:
         return
     assert sorted(unfolded(range(len(classes)), classes)) == list(range(len(buffers)))
+    assert unfolded(range(len(classes)), classes) == [i for one in classes for i in one]
     assert 2 * len(classes) <= len(buffers)
     together = pairs(shuffled)
     for members in classes:
