@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm.script import from_source
 
 from symalloc.relax.extract.kernel_body import extract_kernel
-from tests.kernels.random_scalars import random_scalar_kernel
+from tests.kernels.random_bodies import random_scalar_kernel
 from tests.kernels.test_kernels import compare, executed
 from tests.scale import tries
 

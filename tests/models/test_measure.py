@@ -12,7 +12,11 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from tests.models.execution import run
 from tests.models.measure import ALLOCATOR, compiler, floor, floors, load, measured, usage
+from tests.models.pooled import differing
+from tests.models.zoo import MODELS
+from tests.scale import pairs, tries
 
 FREE, STORAGE, TABLE = 0, 1, 2
 ROW = 64 * 4
@@ -112,3 +116,22 @@ def test_what_the_other_side_of_an_if_needs_is_needed_until_there(machine: relax
 def test_what_is_freed_holds_no_number(machine: relax.VirtualMachine) -> None:
     machine["main"](argument(5))
     assert not np.isnan(machine["main"](argument(5)).numpy()).any()
+
+
+CALLS = tries(6, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "planned"), pairs(("llama_grouped_queries", "gru", "nested_tuples"), (True, False))
+)
+def test_results_are_those_of_the_stock_allocator(name: str, planned: bool) -> None:
+    assert list(differing(name, CALLS, planned=planned)) == []
+
+
+def test_results_are_those_of_the_stock_allocator_in_guard_mode() -> None:
+    assert list(differing("mlp_dynamic_batch", CALLS, planned=True, guard=True)) == []
+
+
+@pytest.mark.parametrize("name", ["mlp_dynamic_batch", "llama_decode_concat", "nested_tuples", "unique"])
+def test_tvm_alone_runs_them(name: str) -> None:
+    assert run(MODELS[name]) is not None

@@ -1,22 +1,32 @@
 """Places of calls behind TVM's passes: each is the place of what is computed there, or none."""
 
+# ruff: noqa: N805
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
+from tvm.ir.transform import PassContext
 from tvm.relax import transform
 from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
+from tvm.target import Target
 
+import symalloc
+from symalloc.relax.files.load import load_one
 from symalloc.relax.ir_types import bindings_in
-from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.pipeline import KeepConditions, lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.source_spans import map_places, place_span, source_of
 from tests.models.zoo import MODELS
+from tests.relax.built import SCRIPT
 from tests.scale import NIGHTLY
 
 # the others sort, which no pass makes a call_tir of, or work in place, which FuseTIR refuses
@@ -74,7 +84,7 @@ class Layers:
 
     @R.function
     def main(
-        x: R.Tensor(("n", 8), "float32"),  # noqa: N805
+        x: R.Tensor(("n", 8), "float32"),
         v: R.Tensor((8, 8), "float32"),
         w: R.Tensor((8, 8), "float32"),
     ) -> R.Tensor(("n", 8), "float32"):
@@ -91,7 +101,7 @@ class Layers:
 class Twice:
     @R.function
     def main(
-        x: R.Tensor(("n", 8), "float32"),  # noqa: N805
+        x: R.Tensor(("n", 8), "float32"),
     ) -> R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32")):
         with R.dataflow():
             a = R.exp(x)
@@ -134,3 +144,94 @@ def test_a_module_without_places_has_none() -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.exp(x)))
     assert [place for _, place in _placed(lower(builder.get(), "llvm"))] == [""]
+
+
+CUDA = Target({"kind": "cuda", "arch": "sm_80"})
+GRAPHS = {"relax.backend.use_cuda_graph": True}
+
+
+def weighed() -> tvm.IRModule:
+    """A branch that is decided by a weight, which is the same at every call."""
+    return load_one(SCRIPT, module="Weighed").clone()
+
+
+def regions(module: tvm.IRModule) -> int:
+    return sum("cuda_graph_capture" in v.name_hint for v in module.get_global_vars())
+
+
+def test_a_condition_that_is_captured_is_known_outside() -> None:
+    with CUDA, PassContext(config=GRAPHS):
+        planned = plan_lowered(lower(weighed(), CUDA)).module
+        lost = relax.transform.RewriteCUDAGraph()(planned)
+        kept = relax.transform.RewriteCUDAGraph()(KeepConditions()(planned))
+    with pytest.raises(Exception, match="is not defined"):
+        relax.analysis.well_formed(lost)
+    relax.analysis.well_formed(kept)
+    assert regions(kept) == regions(lost) > 0
+
+
+def test_as_much_is_captured_as_behind_the_planner_of_tvm_and_every_stage_is_clean() -> None:
+    """Constant sizes lie apart from those that vary, so that what is the same at every call is captured."""
+    module = load_one(SCRIPT, module="Prepared")
+    with PassContext(config=GRAPHS, instruments=[symalloc.VerifyMemory()]):
+        ours = symalloc.pipeline(CUDA)(module)
+    with PassContext(config=GRAPHS):
+        theirs = relax.get_default_pipeline(CUDA)(module)
+    assert regions(ours) >= regions(theirs) > 0
+    assert regions(symalloc.pipeline(CUDA)(module)) == 0
+
+
+def test_where_nothing_branches_nothing_changes() -> None:
+    module = lower(load_one(SCRIPT, module="Chain"), "llvm")
+    assert KeepConditions()(module)["main"].same_as(module["main"])
+
+
+@I.ir_module
+class Sizes:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        a = R.call_packed("first", x, R.prim_value(n * 4), ty_args=R.Tensor((n, m), "float32"))
+        b = R.call_packed("second", a, R.prim_value(n * 4), R.prim_value(n // m), ty_args=R.Tensor(ndim=2))
+        c = R.match_cast(b, R.Tensor((k, 3), "float32"))
+        return R.call_packed("third", c, R.prim_value(k * 2), R.prim_value(m + 1), ty_args=R.Any)
+
+
+def test_sizes_known_at_entry_are_computed_once_and_those_that_may_divide_by_zero_stay() -> None:
+    script = GatherSizes()(Sizes)["main"].script()
+    assert script.count("n * 4") == 1
+    assert script.count("m + 1") == 1
+    assert "R.shape([n * 4, m + 1])" in script
+    assert "n // m" in script.split("first")[1]  # in front of the call
+    assert "k * 2" in script.split("match_cast")[-1]
+
+
+def test_a_module_without_sizes_stays_as_it_is() -> None:
+    @I.ir_module
+    class Plain:
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n",), "float32")):
+            return R.call_packed("first", x, ty_args=R.Any)
+
+    assert GatherSizes()(Plain)["main"].same_as(Plain["main"])
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        a = R.exp(x)
+        b = R.concat([a, a], axis=1)
+        c = R.tanh(b)
+        d = R.strided_slice(c, axes=[1], begin=[4], end=[12])
+        e = R.add(d, a)
+        return R.multiply(e, d)
+
+
+def test_a_planned_module_computes_the_same_without_a_function_for_each_offset() -> None:
+    built = relax.build(Chain, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
+    stock = relax.build(Chain, "llvm", relax_pipeline="default")
+    x = tvm.runtime.tensor(np.random.default_rng(0).random((5, 8), dtype="float32"))
+    results = [relax.VirtualMachine(one, tvm.cpu())["main"](x).numpy() for one in (built, stock)]
+    assert results[0].tobytes() == results[1].tobytes()
+    assert "compute_symbolic_expr" not in built.as_text()
