@@ -14,7 +14,7 @@ from symalloc.pool.sessions import Holding
 from symalloc.pool.statistics_scope import ScopeStatistics, TagCount
 from symalloc.report.document import as_json
 from symalloc.report.pool_use import PoolDocument, pool_report, use_as_text
-from symalloc.report.quantities import cut_place, human_bytes
+from symalloc.report.quantities import cut, cut_place, human_bytes
 
 MIB = 2**20
 NOW = PoolStatistics(
@@ -131,3 +131,7 @@ def test_bytes(count: int | None, text: str) -> None:
 )
 def test_a_long_place_keeps_what_the_author_named(place: str, text: str) -> None:
     assert cut_place(place) == text and len(text) <= 40
+
+
+def test_what_fits_its_width_is_not_cut() -> None:
+    assert [cut("four", width) for width in (5, 4, 3)] == ["four", "four", "fo…"]
