@@ -45,6 +45,7 @@ from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.relax.passes.stages import captures_graphs
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.shrink.capacity import with_capacity
+from symalloc.relax.shrink.in_parts import write_in_parts
 from symalloc.relax.shrink.memory_order import order_for_memory
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
 from symalloc.relax.shrink.workspaces import plan_workspaces
@@ -306,14 +307,24 @@ def _written_over(plan: Planner, tried: dict[object, bool], apart: _Attempt) -> 
     while True:
         module, over = write_over(apart.module, apart.program, apart.analyses, tries, tried)
         if not over:
-            return apart
+            return _in_parts(plan, apart)
         found = replace(plan(module), over=over)
         again = frozenset(name for name, pairs in over.items() if pairs == before.get(name))
         larger = again or found.larger(apart, over)
         if not larger:
-            return found
+            return _in_parts(plan, found)
         tries.update(larger)
         before.update((name, over[name]) for name in larger)
+
+
+def _in_parts(plan: Planner, apart: _Attempt, kept: frozenset[str] = frozenset()) -> _Attempt:
+    """`apart` with tensors in larger ones, in functions that take less somewhere and more nowhere then."""
+    module, parts = write_in_parts(apart.module, apart.analyses, kept)
+    if not parts:
+        return apart
+    found = replace(plan(module), over=apart.over)
+    worse = found.larger(apart, parts) or parts.keys() - apart.larger(found, parts)
+    return _in_parts(plan, apart, kept | worse) if worse else found
 
 
 def _ordered(plan: Planner, finished: Callable[[_Attempt], _Attempt], given: _Attempt) -> _Attempt:

@@ -18,15 +18,16 @@ from tvm.ir.prim import expr as prim
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.ir_types import (
     Node,
-    TypeNode,
     VarNode,
     constant_extent,
     elements,
+    same_extent,
     typed_var,
     visit,
     with_parameters,
     with_shape,
 )
+from symalloc.relax.shrink.kernel_stages import stages_of
 from symalloc.relax.shrink.same_results import promises
 
 Offsets: TypeAlias = tuple[int, ...]
@@ -59,8 +60,6 @@ def with_parts(
     for position, part in parts.items():
         old = params[position]
         shape = elements(old.ty.shape)
-        if not len(shape) == len(part.offsets) == len(part.extents):
-            return None
         pairs = [*zip(shape, part.extents, strict=True)]
         lost += [own for own, extent in pairs if extent is not None]
         whole = [
@@ -73,7 +72,7 @@ def with_parts(
         for position, part in parts.items()
     }
     body = _with_accesses(kernel.body, wholes, lambda one, by: one + by if by else one)
-    return with_parameters(kernel, params, body) if _is_told(params, lost, body) else None
+    return with_parameters(kernel, params, body) if _is_told(params, lost) else None
 
 
 def _with_accesses(
@@ -108,16 +107,11 @@ def _with_accesses(
     return tvm_ffi.structural_map(body, rules)
 
 
-def _is_told(params: Sequence[VarNode], lost: Sequence[Node], body: Node) -> bool:
-    """Return whether something still tells the symbols that are extents in `lost`, where they are used."""
+def _is_told(params: Sequence[VarNode], lost: Sequence[Node]) -> bool:
+    """Return whether something still tells the symbols that are extents in `lost`."""
     shapes = [elements(one.ty.shape) for one in params if type(one.ty) is not ir.PrimType]
-    extents = [one for shape in shapes for one in shape]
-    told = {one.__chandle__() for one in (*params, *extents)}
-    used: list[Node] = []
-    for node in (body, *(one for one in extents if type(one) is not ir.Var)):
-        visit(node, (ir.Var, used.append))
-    missing = {one.__chandle__() for one in lost if type(one) is ir.Var} - told
-    return missing.isdisjoint(one.__chandle__() for one in used)
+    told = {one.__chandle__() for one in (*params, *(extent for shape in shapes for extent in shape))}
+    return told.issuperset(one.__chandle__() for one in lost if type(one) is ir.Var)
 
 
 # -- proof ---------------------------------------------------------------------------------------------------
@@ -147,7 +141,9 @@ def restores(
         begin, used = offsets.get(position), params[through.get(position, position)]
         if begin is None and new.same_as(old) and used.same_as(new):
             continue
-        if begin is None or not all(_is_like(one.ty, old.ty, len(begin)) for one in (new, used)):
+        own, wide = elements(old.ty.shape), {len(one.ty.shape) for one in (old, new, used)}
+        alike = (tvm_ffi.structural_equal(with_shape(one.ty, own), old.ty) for one in (new, used))
+        if begin is None or wide != {len(begin)} or not all(alike):
             return False
         moved[old.__chandle__()] = used, tuple(-one for one in begin)
         wholes[new.__chandle__()] = new, (0,) * len(begin)
@@ -158,13 +154,6 @@ def restores(
     bodies = _with_accesses(given.body, moved, _before), _with_accesses(made.body, wholes, _before)
     # with their parameters: alone, what a block says to read would be taken for a name of its own
     return bool(tvm_ffi.structural_equal(*(with_parameters(made, params, body) for body in bodies)))
-
-
-def _is_like(whole: TypeNode, part: TypeNode, rank: int) -> bool:
-    """Return whether buffers are of one type but for their extents."""
-    own = elements(part.shape)
-    same = tvm_ffi.structural_equal(with_shape(whole, own), part)
-    return bool(same) and len(own) == len(elements(whole.shape)) == rank
 
 
 def _before(index: Node, by: int) -> Node:
@@ -185,3 +174,32 @@ def _split(index: Node) -> tuple[Node | None, int]:
         index = index.a
     known = constant_extent(index)
     return (index, number) if known is None else (None, number + known)
+
+
+def copies_of(kernel: tirx.PrimFunc) -> dict[int, dict[int, Offsets]]:
+    """For parameters to each element of which one stage stores once: those of which it loads nothing but the
+    element that is so many indices before, and which no other stage uses; all by position.
+    """
+    stages, found = stages_of(kernel) or (), dict[int, dict[int, Offsets]]()
+    positions = {one.__chandle__(): at for at, one in enumerate(elements(kernel.params))}
+    for number, stage in enumerate(stages):
+        others = [*stages[:number], *stages[number + 1 :]]
+        early = any(one.loads(stage.target) for one in stages[: number + 1])
+        again = any(one.target.same_as(stage.target) for one in others)
+        if early or again or stage.reduces or not stage.is_full:
+            continue
+        used = [load.source for one in others for load in one.loads()] + [one.target for one in others]
+        behind: dict[int, set[Offsets | None]] = {one.__chandle__(): {None} for one in used}
+        for load in stage.loads():
+            distance = _distance(stage.place, elements(load.indices))
+            behind.setdefault(load.source.__chandle__(), set()).add(distance)
+        sources = {positions.get(one, -1): by for one, (by, *more) in behind.items() if by and not more}
+        found[positions.get(stage.target.__chandle__(), -1)] = sources
+    return found
+
+
+def _distance(one: Sequence[Node], other: Sequence[Node]) -> Offsets | None:
+    """The numbers by which indices are behind others; None where that is no number on each axis."""
+    pairs = [*zip(map(_split, one), map(_split, other), strict=False)]
+    same = (a is b if a is None or b is None else same_extent(a, b) for (a, _), (b, _) in pairs)
+    return tuple(m - n for (_, m), (_, n) in pairs) if len(one) == len(other) and all(same) else None

@@ -104,7 +104,6 @@ def test_what_only_a_part_told_is_not_known_any_more() -> None:
     cap = typed_var("cap", ir.PrimType("int64"))
     one = Part((0, 0, 0), (None, cap, None))
     assert with_parts(KERNELS["tir_tanh"], {0: one, 1: one}) is None
-    assert with_parts(KERNELS["tir_tanh"], {0: Part((0, 0), (None, None))}) is None  # of another rank
 
 
 @T.prim_func
