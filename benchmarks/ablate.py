@@ -47,8 +47,8 @@ from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_bytes import Groups
 from symalloc.planner.check.obligations import Obligation
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.function_report import floors
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
@@ -59,6 +59,7 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
 from symalloc.rulebook.rule import load_rules
 from symalloc.size.expr import highest
+from tests.models.planned import CASES
 
 AREAS = ("planner", "shrink", "orders", "passes", "lint", "prover")
 USUAL = (
@@ -78,6 +79,13 @@ USUAL = (
 """The models that are planned where none are named: one for each mechanism that is known to need it."""
 
 SLIGHTLY = 0.005  # of a ratio, which is no difference
+
+
+def _parts(module: str, names: str) -> list[str]:
+    """Functions and classes of a module."""
+    return [f"{module}.{name}" for name in names.split()]
+
+
 _ASSIGNMENT, _STACK = "symalloc.planner.buffers.assignment", "symalloc.planner.stack"
 _GRID = "symalloc.planner.grid"
 _OFFSETS, _GUARDS = "symalloc.planner.offsets", "symalloc.planner.overflow_guards"
@@ -180,7 +188,10 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_VALIDATE}.ObligationProver._limits": lambda *_: []},
         code=[f"{_VALIDATE}.ObligationProver._limits", f"{_VALIDATE}._follows"],
     ),
-    "folded layers": Mechanism(stand_ins={f"{_STACK}.folded": _none}, code=["symalloc.planner.fold"]),
+    "folded layers": Mechanism(
+        stand_ins={f"{_STACK}.folded": _none},
+        code=_parts(_STACK, "folded folds_of unfolded _append _marks _runs _longest"),
+    ),
     "local search": Mechanism(
         stand_ins={f"{_STACK}._StackingSearch.improve": _none},
         code=[f"{_STACK}._StackingSearch.improve", f"{_STACK}.improved"],
@@ -209,7 +220,7 @@ class Planned:
 
 def planned(model: str, mechanisms: Mapping[str, Mechanism], rounds: int) -> dict[str, Planned]:
     """A model planned without each of `mechanisms`, in turns; the quickest of `rounds` counts."""
-    lowered = lower(case_named(model).build(), TARGET)
+    lowered = lower((CASES.get(model) or case_named(model)).build(), TARGET)
 
     def once(mechanism: Mechanism) -> tuple[float, PlannedModule]:
         with patched(mechanism.stand_ins):
@@ -272,6 +283,7 @@ PLANNER_COLUMNS = {
 # -- shrink --------------------------------------------------------------------------------------------------
 
 _SHRINK, _PASS = "symalloc.relax.shrink", "symalloc.relax.passes.plan_pass"
+_SHRUNK, _OVER = f"{_SHRINK}.shrink_kernels", f"{_SHRINK}.written_over"
 
 
 def _results_apart(
@@ -288,7 +300,10 @@ def _results_apart(
 SHRINK: Mapping[str, Mechanism] = {
     "stages in those that read them": Mechanism(
         stand_ins={f"{_SHRINK}.shrink_kernels.inline_stages": lambda kernel, **_: kernel},
-        code=[f"{_SHRINK}.inline_stages"],
+        code=_parts(
+            _SHRUNK,
+            "inline_stages _can_go _repeats_nothing _axis _is_renaming _is_copy _passed_on _is_product _adds",
+        ),
     ),
     "buffers in outputs, and in each other": Mechanism(
         stand_ins={
@@ -297,21 +312,30 @@ SHRINK: Mapping[str, Mechanism] = {
                 {buffer.name: "it is left" for buffer in kernel.body.block.alloc_buffers},
             )
         },
-        code=[f"{_SHRINK}.shared_buffers"],
+        code=_parts(_SHRUNK, "share_buffers _uses _is_full _is_output _dead_before _merged"),
     ),
     "workspace in the plan": Mechanism(
-        stand_ins={f"{_PASS}.plan_workspaces": lambda shrunk: shrunk}, code=[f"{_SHRINK}.workspaces"]
+        stand_ins={f"{_PASS}.plan_workspaces": lambda shrunk: shrunk},
+        code=_parts(
+            _SHRUNK,
+            "plan_workspaces _allocating _mentioned _Lifted _symbols _extent _lifted _uses_threads "
+            "_used_in_several_parts _is_pooled",
+        ),
     ),
     "outputs over what is read last": Mechanism(
-        stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})}, code=[f"{_SHRINK}.written_over"]
+        stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})},
+        code=_parts(_OVER, "WrittenOver write_over OverwriteSearch"),
     ),
     "order of calls": Mechanism(
         stand_ins={f"{_PASS}.order_for_memory": lambda module, *_: (module, ())},
-        code=[f"{_SHRINK}.memory_order", f"{_PASS}._ordered"],
+        code=[
+            *_parts(_OVER, "order_for_memory _may_move better_order _HeldTensors _address _rewritten"),
+            f"{_PASS}._ordered",
+        ],
     ),
     "tensors in larger ones": Mechanism(
         stand_ins={f"{_PASS}.write_in_parts": lambda module, *_: (module, {})},
-        code=[f"{_SHRINK}.in_parts", f"{_SHRINK}.kernel_parts", f"{_PASS}._in_parts"],
+        code=[f"{_SHRINK}.kernel_parts", f"{_PASS}._in_parts"],
     ),
     "results over what is read last": Mechanism(stand_ins={f"{_PASS}.write_over": _results_apart}),
     "both plans, and the better": Mechanism(
@@ -322,7 +346,7 @@ SHRINK: Mapping[str, Mechanism] = {
 SHRUNK = (
     *("model/bert", "torch_gpt2", "torch_vit", "torch_t5_encoder"),
     *("torch_convnext", "torch_unet", "torch_cross_attention", "torch_autoencoder"),
-    *("torch_decode_step", "torch_op_six_lengths", "model/branchy", "onnx_inception"),
+    *("torch_decode_step", "torch_op_six_lengths", "branchy", "onnx_inception"),
 )
 """Models for `shrink`.  Of the last four an order of calls helps two, and concatenations two: a mean over all
 is none over the zoo.
@@ -336,7 +360,7 @@ def shrink_rows() -> Iterator[dict[str, Any]]:
     for without, mechanism in {"-": all_of, "any": all_of, **SHRINK}.items():
         more, seconds = dict[str, list[float]](), 0.0
         for model in SHRUNK:
-            lowered = lower(case_named(model).build(), TARGET)
+            lowered = lower((CASES.get(model) or case_named(model)).build(), TARGET)
             with patched(mechanism.stand_ins):
                 started = process_time()
                 made = plan_lowered(lowered, options=PlanOptions() if without == "any" else options)

@@ -52,7 +52,7 @@ LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "multipliers": {f"{_REFUTE}._multipliers": _none},
     "polynomial division": {f"{_REFUTE}.long_division": lambda above, _below: (ZERO, above)},
     "far points": {f"{_QUERY}._far": _none},
-    "descent": {"symalloc.prover.explanation._Search._descend": _nothing},
+    "descent": {"symalloc.prover.prover._Search._descend": _nothing},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }
 

@@ -31,7 +31,7 @@ from tvm import relax
 import symalloc
 from benchmarks.harness import print_table
 from benchmarks.zoo_models import GROUPS, case_named
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.planned import Variants, calls

@@ -25,7 +25,7 @@ from tvm import relax
 from benchmarks.harness import in_turns, print_table, rounds_option
 from benchmarks.workspace_calls import is_counted, most_workspace, run_counted
 from symalloc.analysis.donation import parse_donation
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from tests.models.execution import random_inputs

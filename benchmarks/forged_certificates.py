@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from time import process_time
 
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.plan_file import plan_module
 from tests.models.zoo import MODELS
 from tests.planner.check.forgeries import FORGERIES, checker, forged

@@ -33,13 +33,12 @@ from symalloc.analysis.dependencies import (
     placed_together,
 )
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.check.concurrency import fenced_graph
+from symalloc.planner.check.validate import fenced_graph
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_plan import Plan, PlanOptions
 from symalloc.planner.orders import BufferOrder
 from symalloc.planner.plan_functions import known_symbols
 from symalloc.planner.planned_program import planned_program
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract

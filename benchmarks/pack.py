@@ -22,8 +22,8 @@ import click
 
 from benchmarks.graphs_to_pack import branchy, transformer
 from benchmarks.harness import json_option, print_table
+from symalloc.planner.memory_plan import EffortName
 from symalloc.planner.packing.packing_problem import Packing, PackingProblem, pack_problem
-from symalloc.planner.planner_options import EffortName
 from symalloc.planner.stack import SearchBudget
 from symalloc.session.planning import read_problem
 

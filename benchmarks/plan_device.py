@@ -50,7 +50,7 @@ import symalloc
 from benchmarks.harness import in_turns, json_option, rounds_option
 from benchmarks.plan_graphs import captured, declared
 from benchmarks.zoo_models import GROUPS, case_named
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import has_device
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered

@@ -19,8 +19,8 @@ import tvm
 from tvm import relax
 
 from benchmarks.harness import json_option, print_table
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.function_report import floors
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.size.expr import highest

@@ -84,7 +84,7 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
 
     from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.pipeline import pipeline
-    from symalloc.relax.run.memory_cfg import memory_cfg
+    from symalloc.relax.run.machine import memory_cfg
 
     module, name = {"chain": _chain, "decoder": _decoder}[model]()
     chosen = {"relax_pipeline": pipeline("llvm")} if plan == "symalloc" else {}
@@ -166,7 +166,7 @@ def _pairs() -> None:
     from tvm import relax
 
     from symalloc.pool.instrumented_pool import InstrumentedPool
-    from symalloc.relax.run.memory_cfg import memory_cfg
+    from symalloc.relax.run.machine import memory_cfg
 
     click.echo(f"storage + kill through the machine, ns a pair, medians of {PAIR_ROUNDS}")
     for size in PAIR_SIZES:

@@ -14,7 +14,7 @@ from collections import Counter
 import click
 
 from symalloc.relax.passes.pipeline import lower
-from symalloc.relax.shrink.same_results import same_results
+from symalloc.relax.shrink.kernel_stages import same_results
 from tests.relax.shrink.compared import different, faulty, shrunk, targets
 from tests.relax.shrink.random_chains import Chains, random_chains
 

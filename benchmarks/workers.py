@@ -33,7 +33,7 @@ from tvm import relax, tirx
 
 import symalloc
 from benchmarks.harness import in_turns, print_table, rounds_option
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.pool.sessions import claimed
 from symalloc.relax.run.runner import Runner
 

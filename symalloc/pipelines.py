@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tvm.ir.transform import Pass
     from tvm.target import Target
 
-    from symalloc.planner.planner_options import PlanChoices
+    from symalloc.planner.memory_plan import PlanChoices
     from symalloc.program.reading import PipelineName
 
 REPLACE = "SYMALLOC_REPLACE_TVM_PLANNER"
@@ -50,7 +50,7 @@ def pipeline(
     on machines of `memory_cfg`.  The rest is as for `symalloc.plan`.  Raises UsageError for a choice that
     there is not.
     """
-    from symalloc.planner.planner_options import PlanChoices, PlanOptions
+    from symalloc.planner.memory_plan import PlanChoices, PlanOptions
     from symalloc.relax.passes.pipeline import pipeline as make
     from symalloc.relax.passes.stages import require_pipeline, target_of
 
@@ -76,7 +76,7 @@ def replace_tvm_planner(
     compare with it, stays.  The variable SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.
     Raises UsageError.
     """
-    from symalloc.planner.planner_options import PlanChoices, PlanOptions
+    from symalloc.planner.memory_plan import PlanChoices, PlanOptions
     from symalloc.relax.passes.pipeline import replace_planner
 
     require_flag("names", names)
@@ -99,7 +99,7 @@ def register_pipelines() -> None:
             module.register_pipeline(name)(partial(pipeline, **given))
     replaces = require_choice(REPLACE, os.environ.get(REPLACE, "") or "0", ("0", "1"))
     if known is not None and replaces == "1":
-        from symalloc.planner.planner_options import PlanOptions
+        from symalloc.planner.memory_plan import PlanOptions
         from symalloc.relax.passes.pipeline import replace_planner_everywhere
 
         replace_planner_everywhere(PlanOptions(bounds="auto"))

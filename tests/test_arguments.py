@@ -17,7 +17,7 @@ import symalloc
 from symalloc import PoolError, SymallocError, UsageError
 from symalloc.errors import require_path, require_texts, require_whole, shown
 from symalloc.linter.lint_options import LintKeywords
-from symalloc.planner.planner_options import PlanChoices
+from symalloc.planner.memory_plan import PlanChoices
 from symalloc.session.api import FileKeywords, PlanKeywords
 from tests.relax.modules_to_plan import Chain
 

@@ -36,22 +36,20 @@ MAY_IMPORT: dict[str, set[str]] = {
 # within planning; what judges a plan knows nothing of how plans are made
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_plan": set(),
-    "planner_options": set(),
     "interference": {"memory_plan"},
     "check": {"memory_plan"},
-    "enforced_bounds": {"grid", "memory_plan", "planner_options"},
+    "enforced_bounds": {"grid", "memory_plan"},
     "buffers": {
-        *("enforced_bounds", "grid", "memory_plan", "overflow_guards", "planned_program", "planner_options"),
+        *("enforced_bounds", "grid", "memory_plan", "overflow_guards", "planned_program"),
     },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
     "orders": {"grid", "interference", "memory_plan"},
-    "fold": {"interference", "memory_plan"},
-    "stack": {"fold", "grid", "interference", "memory_plan", "planner_options"},
-    "offsets": {"grid", "memory_plan", "planner_options", "stack"},
+    "stack": {"grid", "interference", "memory_plan"},
+    "offsets": {"grid", "memory_plan", "stack"},
     "plan_functions": {
         *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
-        *("grid", "interference", "offsets", "orders", "planned_program", "planner_options", "stack"),
+        *("grid", "interference", "offsets", "orders", "planned_program", "stack"),
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},

@@ -16,12 +16,12 @@ from symalloc.cli.pack import pack_command
 from symalloc.cli.plan import plan_command
 from symalloc.cli.replay import replay_command
 from symalloc.cli.run import run_command
-from symalloc.editor.checker import ServerOptions, read_options
+from symalloc.editor.language_server import ServerOptions, read_options
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.options import options_of
+from symalloc.planner.memory_plan import PackOptions, PlanChoices, PlanOptions
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.runs import RunOptions
-from symalloc.planner.planner_options import PackOptions, PlanChoices, PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
 from symalloc.session.api import PlanKeywords

@@ -17,7 +17,7 @@ from symalloc.cli.output import Command
 from symalloc.errors import UsageError, require_path
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import FLAG, PATH, TEXT, Kind, Option, choice, options_of
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
 from symalloc.session.config import plan_options

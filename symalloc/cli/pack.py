@@ -12,7 +12,7 @@ from symalloc.cli.click_options import from_table, given_as, path_argument
 from symalloc.cli.output import progress, show, step, wrote
 from symalloc.errors import UsageError
 from symalloc.options import PATH, choice
-from symalloc.planner.planner_options import PackOptions
+from symalloc.planner.memory_plan import PackOptions
 from symalloc.session.files import explained, require_folder_of
 
 if TYPE_CHECKING:

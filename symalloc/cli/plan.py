@@ -24,7 +24,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.options import amount, choice
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 
 if TYPE_CHECKING:
     from symalloc.session.planning import Planned
@@ -83,7 +83,7 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planner.memory_report.fits import Asked, fit_functions
+    from symalloc.planner.memory_report.deployment import Asked, fit_functions
     from symalloc.prover.prover import Prover
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import besides_line, exceeding_line, fit_lines, plans_as_text

@@ -15,7 +15,7 @@ from symalloc.cli.output import remark, show
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import PATH
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.domain import Domain, Proof, Verdict

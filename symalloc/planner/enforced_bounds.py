@@ -15,8 +15,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from symalloc.planner.grid import FARTHEST, TYPICAL, symbols_of
-from symalloc.planner.memory_plan import Arena, Buffer, Guard, TooLarge, Unplanned
-from symalloc.planner.planner_options import BoundsUse
+from symalloc.planner.memory_plan import Arena, BoundsUse, Buffer, Guard, TooLarge, Unplanned
 from symalloc.program.ir import DeclaredBound, Function, declared_bounds
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.bounds import Box, interval

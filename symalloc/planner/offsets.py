@@ -18,8 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from symalloc.planner.grid import Columns, Values, sample_grid
-from symalloc.planner.memory_plan import Arena, Buffer, Placement
-from symalloc.planner.planner_options import PlanBudget
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, PlanBudget
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder

@@ -69,7 +69,7 @@ class Proof(Shown):
     `domain`: the bounds and assumptions that the verdict was reached under; None where it needs none.
     `counterexample`: a point of the domain where the constraint fails, over the symbols that it has to do
     with (`Prover.complete` gives the others); None where it is always valid. `smallest`: it is proved that
-    the constraint fails at no smaller point (`symalloc.prover.explanation.order`: by the largest value, then
+    the constraint fails at no smaller point (`symalloc.prover.prover.order`: by the largest value, then
     value by value in the order of names). `witness`: a point where it holds; None where always invalid.
     `precondition`: a readable condition proved equivalent to the constraint over the domain; None where none
     was found.

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from symalloc.planner.memory_report.fits import MOST_SUMS
+from symalloc.planner.memory_report.deployment import MOST_SUMS
 from symalloc.prover.domain import Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.report.plan_json import Measure, PlannedFunction, TensorRecord

@@ -14,8 +14,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
-from symalloc.planner.memory_report.deployment import Sum
-from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
+from symalloc.planner.memory_report.deployment import Fit, FunctionFit, LargestValue, Sum, Trade
 from symalloc.planner.memory_report.function_graph import FunctionGraph
 from symalloc.planner.memory_report.function_report import (
     FloorSums,

@@ -10,8 +10,7 @@ from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Plan, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
-from symalloc.planner.memory_report.deployment import Sum
-from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
+from symalloc.planner.memory_report.deployment import Fit, FunctionFit, LargestValue, Sum, Trade
 from symalloc.planner.memory_report.function_graph import FunctionGraph, GraphDocument
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.deployment import FunctionFit
 from symalloc.planner.memory_report.device_budget import DeviceBudget
-from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.pool.instrumented_pool import InstrumentedPool

@@ -35,7 +35,7 @@ from typing import Any
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import options_of, read_table
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.packed_contracts import PackedContract, stated_contracts
 from symalloc.relax.read.find_files import FoundFiles, find
 from symalloc.session.files import read_text

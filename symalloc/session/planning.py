@@ -16,6 +16,7 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.memory_plan import EffortName, PackOptions
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
 from symalloc.planner.memory_report.function_graph import GraphDocument, LanesRequest
@@ -30,7 +31,6 @@ from symalloc.planner.packing.packing_problem import (
     read_csv,
     read_json,
 )
-from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult

@@ -20,7 +20,7 @@ from symalloc.analysis.dependencies import (
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import RegionKind
 from symalloc.linter.linter import check
-from symalloc.planner.check.concurrency import TensorPlace, fences
+from symalloc.planner.check.validate import TensorPlace, fences
 from symalloc.program.ir import CallKernel, Operand, Ownership, Program, Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import Domain

@@ -11,9 +11,8 @@ import pytest
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from symalloc.editor.checker import ServerOptions, read_options
 from symalloc.editor.hovers import HoverText, hover_text
-from symalloc.editor.language_server import EndableInput, TextPositions
+from symalloc.editor.language_server import EndableInput, ServerOptions, TextPositions, read_options
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.span import Span

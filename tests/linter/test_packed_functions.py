@@ -12,7 +12,7 @@ from tvm.script import from_source
 import symalloc
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic
-from symalloc.planner.memory_report.fits import Asked, fit_function
+from symalloc.planner.memory_report.deployment import Asked, fit_function
 from symalloc.program.packed_contracts import contracts, contracts_of_tvm, packed_contract
 from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover

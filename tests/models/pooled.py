@@ -15,7 +15,7 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
-from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.run.machine import memory_cfg
 from tests.models.execution import public_function, random_inputs
 from tests.models.zoo import MODELS
 

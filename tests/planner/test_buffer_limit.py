@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from symalloc.errors import UsageError
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.enforced_bounds import edges, enforced, greatest, within
-from symalloc.planner.memory_plan import Arena, FallbackKind, Plan
+from symalloc.planner.memory_plan import Arena, BoundsUse, FallbackKind, Flavour, Plan, PlanOptions
 from symalloc.planner.plan_functions import plan_program
-from symalloc.planner.planner_options import BoundsUse, Flavour, PlanOptions
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import DeclaredBound, Function
 from symalloc.program.types import ALIGNMENT

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.fold import folded, folds_of, unfolded
 from symalloc.planner.grid import Grid, sample_grid, score_grid
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.stack import SearchBudget, search
+from symalloc.planner.stack import SearchBudget, folded, folds_of, search, unfolded
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, le, ne

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from symalloc.planner.interference import (
-    live_sums,
-)
+from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import constant, highest
 from tests.planner.brute_stackings import floor_at

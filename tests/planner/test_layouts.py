@@ -10,9 +10,8 @@ import pytest
 
 from symalloc.planner import plan_functions, stack
 from symalloc.planner.check.validate import validate
-from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
 from symalloc.planner.plan_functions import Layout, LayoutSearch
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

@@ -10,14 +10,13 @@ from unittest.mock import patch
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
+from symalloc.planner import memory_plan, plan_functions
 from symalloc.planner import offsets as offsets_module
-from symalloc.planner import plan_functions, planner_options
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.memory_plan import Arena, Plan
+from symalloc.planner.memory_plan import Arena, Plan, PlanOptions
 from symalloc.planner.offsets import assemble
 from symalloc.planner.plan_functions import Layout, LayoutSearch, certify, plan_program
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -104,7 +103,7 @@ def test_what_takes_too_much_comparing_shares_less() -> None:
 
 def test_what_exhausts_the_budget_shares_whole_storages() -> None:
     program = simple("64*n", "32*n", "64*n", "32*n", "96*n", "128*n")
-    with patch.object(planner_options, "BASE", 0), patch.object(planner_options, "EACH", 0):
+    with patch.object(memory_plan, "BASE", 0), patch.object(memory_plan, "EACH", 0):
         plan = only(plan_program(program, Prover()))
     assert [fallback.kind for fallback in plan.fallbacks] == ["storages"]
     assert validate(plan, Domain(), Prover(), machine=False) == ()

@@ -17,10 +17,9 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Arena, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Flavour, Placement, Plan, PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import planned_program
-from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import AllocFresh, Program, Var
 from symalloc.program.operands import instructions_of
 from symalloc.prover.domain import INT64_MIN, Budget, Domain

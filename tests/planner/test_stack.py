@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.interference import interference
-from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.planner_options import PlanBudget
+from symalloc.planner.memory_plan import Buffer, PlanBudget
 from symalloc.planner.stack import (
     HEURISTICS,
     Score,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Budget, Meter
-from symalloc.prover.explanation import simplify
 from symalloc.prover.normalize import NormalizedDomain, absorb
+from symalloc.prover.prover import simplify
 from symalloc.prover.query import satisfies
 from symalloc.prover.refute import abstract_quotients, contradiction, refute
 from symalloc.size.condition import Condition, Relation

@@ -10,8 +10,7 @@ import z3
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.bounds import Box
 from symalloc.prover.domain import Budget, Domain, Verdict
-from symalloc.prover.explanation import order
-from symalloc.prover.prover import Prover
+from symalloc.prover.prover import Prover, order
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.solver import Solver
 from symalloc.size.condition import disjunction, eq

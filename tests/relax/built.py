@@ -16,7 +16,7 @@ from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.run.machine import memory_cfg
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 

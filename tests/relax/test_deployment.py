@@ -18,7 +18,7 @@ from tvm import relax
 
 import symalloc
 from symalloc.linter.diagnostic import Severity
-from symalloc.planner.planner_options import GuardKind
+from symalloc.planner.memory_plan import GuardKind
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import Form, written
 

@@ -15,11 +15,11 @@ from tvm import relax
 from symalloc.analysis.dependencies import Collision, HappensBefore, dependency_graph, placed_together
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.check.concurrency import fenced_graph
+from symalloc.planner.check.validate import fenced_graph
+from symalloc.planner.memory_plan import GuardKind, PlanOptions
 from symalloc.planner.orders import HeldInOrder
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import planned_program
-from symalloc.planner.planner_options import GuardKind, PlanOptions
 from symalloc.program.ir import Program
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

@@ -19,7 +19,7 @@ from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
-from symalloc.planner.planner_options import GuardKind, PlanOptions
+from symalloc.planner.memory_plan import GuardKind, PlanOptions
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
-from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.run.machine import memory_cfg
 
 STEPS, WIDTH = 200, 16
 

@@ -14,7 +14,7 @@ import pytest
 
 from symalloc import pack
 from symalloc.errors import UsageError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.workers.child import call_in_child

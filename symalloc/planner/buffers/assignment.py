@@ -38,8 +38,7 @@ from symalloc.planner.grid import (
     symbols_of,
     worst_shapes,
 )
-from symalloc.planner.memory_plan import Buffer, FurtherArena
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import Buffer, FurtherArena, PlanOptions
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.expr import ZERO, Expr, round_up

@@ -12,9 +12,10 @@ import msgspec
 
 from symalloc.errors import UsageError, meant
 from symalloc.planner.memory_report.budget_options import BudgetOptions, Setting
-from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory
-from symalloc.planner.memory_report.fits import (
+from symalloc.planner.memory_report.deployment import (
     MOST_SUMS,
+    Deployment,
+    FunctionMemory,
     LargestValue,
     Trade,
     largest_value,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from symalloc.analysis.donation import function_meant
 from symalloc.errors import UsageError, meant, require_binding, require_bytes, require_text
-from symalloc.planner.memory_report.deployment import Deployment
-from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_functions
+from symalloc.planner.memory_report.deployment import Asked, Deployment, FunctionFit, fit_functions
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,

@@ -17,7 +17,7 @@ from symalloc.analysis.donation import WHOLE, Donation
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.planner_options import GuardKind
+from symalloc.planner.memory_plan import GuardKind
 from symalloc.program.ir import Program
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.prover import Prover

@@ -31,9 +31,8 @@ from symalloc.analysis.regions import Pointees, PointsTo, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
 from symalloc.planner.buffers.sizing import KnownSymbols, Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Guard
+from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.planner.overflow_guards import overflow_guards
-from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, call_graph
 from symalloc.program.ir import Program

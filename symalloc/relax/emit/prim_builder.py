@@ -17,8 +17,7 @@ from tvm import relax, tirx
 from tvm.ir import StringImm
 from tvm.ir.prim import expr as prim
 
-from symalloc.planner.memory_plan import Guard
-from symalloc.planner.planner_options import GuardKind
+from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import BindingNode, PrimNode, VarNode, effect, elements, may_divide_by_zero

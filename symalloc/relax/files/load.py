@@ -14,8 +14,8 @@ from tvm_ffi import DLDeviceType
 
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.function_report import TargetReport
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.created_state import DeviceKind
 from symalloc.program.ir import CallKernel
 from symalloc.program.operands import instructions_of

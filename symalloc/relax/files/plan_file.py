@@ -25,7 +25,8 @@ from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
 from symalloc.planner.buffers.sizing import known_symbols
-from symalloc.planner.check.concurrency import fenced_graph
+from symalloc.planner.check.validate import fenced_graph
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.deployment import Deployment, deployment_of
 from symalloc.planner.memory_report.function_graph import (
@@ -56,7 +57,6 @@ from symalloc.planner.memory_report.non_arena import (
 )
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.program.reading import ModuleOptions
 from symalloc.prover.prover import Prover

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from symalloc.errors import RunError
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import ModuleOptions
 

@@ -33,7 +33,7 @@ from symalloc.relax.ir_types import (
     typed_call,
     typed_var,
 )
-from symalloc.relax.passes.name_tensors import NAMED_STORAGE, NAMED_TENSOR, WITH_MACHINE
+from symalloc.relax.passes.canonical_kernels import NAMED_STORAGE, NAMED_TENSOR, WITH_MACHINE
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")

@@ -15,12 +15,11 @@ from tvm.ir.transform import Pass, PassContext, Sequential
 from tvm.relax.transform import ComputePrimValue
 from tvm.target import Target
 
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
-from symalloc.relax.passes.canonical_kernels import canonical_kernels
+from symalloc.relax.passes.canonical_kernels import NameTensors, canonical_kernels
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
-from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
 from symalloc.relax.passes.stages import (

@@ -23,14 +23,13 @@ from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.fits import FunctionFit
+from symalloc.planner.memory_plan import Flavour, Plan, PlanOptions
+from symalloc.planner.memory_report.deployment import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.orders import cost_beside
 from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planned_program import planned_program
-from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
@@ -45,11 +44,9 @@ from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.relax.passes.stages import captures_graphs
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.shrink.capacity import with_capacity
-from symalloc.relax.shrink.in_parts import write_in_parts
-from symalloc.relax.shrink.memory_order import order_for_memory
-from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
-from symalloc.relax.shrink.workspaces import plan_workspaces
-from symalloc.relax.shrink.written_over import WrittenOver, write_over
+from symalloc.relax.shrink.kernel_parts import write_in_parts
+from symalloc.relax.shrink.shrink_kernels import ShrunkModule, plan_workspaces, shrink_kernels
+from symalloc.relax.shrink.written_over import WrittenOver, order_for_memory, write_over
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _LOG = logging.getLogger("symalloc")

@@ -23,6 +23,7 @@ from tvm import relax
 
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.deployment import SUMS, FunctionMemory
 from symalloc.planner.memory_report.function_report import PlanOutcome, floors
 from symalloc.planner.memory_report.runs import (
@@ -35,7 +36,6 @@ from symalloc.planner.memory_report.runs import (
     RunReport,
     RunResult,
 )
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolError
 from symalloc.pool.statistics_scope import statistics
@@ -50,8 +50,16 @@ from symalloc.relax.ir_types import calls_of, relax_functions
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments, with_room
-from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machines, planned_by_tvm
-from symalloc.relax.run.memory_cfg import reserved_by_tvm
+from symalloc.relax.run.machine import (
+    CallResult,
+    call,
+    changed,
+    clocked,
+    filled,
+    machines,
+    planned_by_tvm,
+    reserved_by_tvm,
+)
 from symalloc.relax.tvm_error import run_error
 from symalloc.size.expr import highest
 

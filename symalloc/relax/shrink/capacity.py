@@ -21,8 +21,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.index_bounds import entry_facts_of, index_bounds, scalars_of
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Guard
-from symalloc.planner.planner_options import GuardKind
+from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.program import ir
 from symalloc.program.operands import callee_of, operands_of
 from symalloc.program.types import extents_of

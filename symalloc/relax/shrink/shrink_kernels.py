@@ -7,21 +7,40 @@ scheduled, that call what is not seen, or store where data says are left as they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import prod
 
+import msgspec
 import tvm
-from tvm import s_tir, tirx
-from tvm.ir import GlobalVar
+from tvm import ir, relax, s_tir, tirx
+from tvm.ir import Call, GlobalVar, PrimType
+from tvm.ir.prim import expr as prim
+from tvm.tirx.buffer import BufferType
 
+from symalloc.planner.memory_plan import SHRINK, ShrinkChoice
 from symalloc.planner.memory_report.non_arena import ShrunkKernel
-from symalloc.planner.planner_options import SHRINK, ShrinkChoice
-from symalloc.relax.ir_types import elements
-from symalloc.relax.rewrite import with_functions
-from symalloc.relax.shrink.inline_stages import inline_stages
-from symalloc.relax.shrink.kernel_stages import stages_of
-from symalloc.relax.shrink.same_results import same_results
-from symalloc.relax.shrink.shared_buffers import share_buffers
+from symalloc.relax.emit.emit_module import allocated
+from symalloc.relax.emit.kernel_offsets import accepts_offset
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    VarNode,
+    bound,
+    constant_extent,
+    elements,
+    same_extent,
+    typed_var,
+    visit,
+    with_arguments,
+    with_parameters,
+    with_variables,
+)
+from symalloc.relax.rewrite import ModuleDraft, map_bindings, with_functions, without
+from symalloc.relax.shrink.kernel_stages import Stage, alike, same_results, stages_of, without_buffers
 
 NOT_PROVED = "it is not proved that the kernel would give the same without it"
 NOT_PLAIN = "it is no sequence of plain loops: scheduled, opaque, or stored to where data says"
@@ -82,3 +101,335 @@ class ShrinkKernels:
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its kernels rewritten."""
         return shrink_kernels(module, self.level).module
+
+
+_CHOICES = frozenset({"prim.if_then_else", "prim.likely"})
+_ROUNDED = frozenset({f"tirx.{n}" for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf")})
+"""Functions that neither begin with a sum of their argument nor end in a product."""
+
+
+def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
+    """`kernel` with stages in those that read what they store.
+
+    Each element is then computed no more often than before, and loops of reductions read no more than they
+    did; with `into_sums` these read through copies and paddings, too.
+    """
+    schedule, now = s_tir.Schedule(kernel, error_render_level="none"), kernel
+    stages = stages_of(kernel) or ()
+    for name in [stage.name for stage in stages]:
+        at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
+        own = elements(now.body.block.alloc_buffers)
+        moves = any(stage.target.same_as(buffer) for stage in stages[at : at + 1] for buffer in own)
+        if moves and _can_go(stages[at], stages[at + 1 :], into_sums=into_sums):
+            with suppress(Exception):  # TVM asks for more than is told here
+                schedule.compute_inline(schedule.get_sblock(name))
+                now = schedule.mod["main"]
+                stages = stages_of(now) or ()
+    return schedule.mod["main"].with_attrs(dict(kernel.attrs or {}))
+
+
+def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
+    """Return whether a stage can stand in those behind it that read what it stores."""
+    buffer = stage.target
+    readers = [one for one in later if one.loads(buffer)]
+    if stage.reduces or not readers:
+        return False
+    if any(load.source.same_as(one.target) for load in stage.loads() for one in later):
+        return False  # it would read what was overwritten
+    plain = type(stage.value) is ir.TensorLoad
+    dtype = buffer.ty.dtype.dtype
+    rounded = str(dtype).startswith(("float", "bfloat")) and (dtype.bits < 32 or not stage.loads())
+    if not plain and (len(readers) > 1 or rounded):
+        return False
+    if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
+        return False
+    return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
+
+
+def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: bool) -> bool:
+    """Return whether `reader` costs no more with the stage in it."""
+    if reader.reduces:
+        return _is_renaming(stage) or (into_sums and _is_copy(stage.value))
+    if plain:
+        return True
+    places = [elements(load.indices) for load in reader.loads(stage.target)]
+    axes = [_axis(index, reader.axes) for index in places[0]]
+    at_one_place = all(all(map(same_extent, places[0], other)) for other in places[1:])
+    return at_one_place and None not in axes and len({*axes}) == len(reader.axes)
+
+
+def _axis(index: Node, axes: Sequence[VarNode]) -> int | None:
+    """The one axis that an index moves with, step by step, by its address."""
+    while type(index) in (prim.Add, prim.Sub) and type(index.b) is prim.IntImm:
+        index = index.a
+    return index.__chandle__() if any(index.same_as(axis) for axis in axes) else None
+
+
+def _is_renaming(stage: Stage) -> bool:
+    """Return whether a stage copies a buffer as it is."""
+    value = stage.value
+    as_it_is = type(value) is ir.TensorLoad and alike(value.source, stage.target)
+    return as_it_is and all(map(same_extent, elements(value.indices), stage.place))
+
+
+def _is_copy(value: Node) -> bool:
+    """Return whether a value is computed by nothing but choices."""
+    if type(value) is ir.Call:
+        return getattr(value.op, "name", None) in _CHOICES and all(map(_is_copy, elements(value.args)[1:]))
+    return type(value) in (ir.TensorLoad, prim.FloatImm, prim.IntImm)
+
+
+def _passed_on(value: Node) -> tuple[Node, ...]:
+    """The operands of which one is the value, as it is, converted, or times what may be 1."""
+    match value:
+        case prim.Cast():
+            return (value.value,)
+        case prim.Select():
+            return value.condition, value.true_value, value.false_value
+        case prim.Max() | prim.Min() | prim.Mul() | prim.Div():
+            return value.a, value.b
+        case ir.Call() if getattr(value.op, "name", None) in _CHOICES:
+            return elements(value.args)
+    return ()
+
+
+def _is_product(value: Node) -> bool:
+    """Return whether a value may be what a multiplication gives, not yet rounded."""
+    passed = _passed_on(value)
+    if not passed and type(value) is ir.Call:
+        return getattr(value.op, "name", None) not in _ROUNDED
+    return type(value) in (prim.Mul, prim.Div) or any(map(_is_product, passed))
+
+
+def _adds(value: Node, buffer: VarNode, *, summed: bool = False) -> bool:
+    """Return whether what is loaded of a buffer may be a term of a sum in `value`, or of one that it is
+    `summed` in.
+    """
+    if type(value) is ir.TensorLoad:
+        return summed and bool(value.source.same_as(buffer))
+    operands = _passed_on(value)
+    if not operands:
+        called = type(value) is ir.Call
+        summed = type(value) in (prim.Add, prim.Sub)
+        summed = summed or (called and getattr(value.op, "name", None) not in _ROUNDED)
+        operands = elements(value.args) if called else (getattr(value, "a", None), getattr(value, "b", None))
+    return any(_adds(one, buffer, summed=summed) for one in operands if one is not None)
+
+
+def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]:
+    """`kernel` with buffers of its own in its outputs, or in each other, and why others stay, by their names.
+
+    A buffer lies in another one of the same type and shape where the last stage that uses it comes before the
+    first that stores to the other, or is that one, and loads each element just where it stores.
+    """
+    stages = stages_of(kernel) or ()
+    groups = [[param] for param in elements(kernel.params) if _is_output(stages, param)]
+    pairs: list[tuple[VarNode, VarNode]] = []
+    left: dict[str, str] = {}
+    own = sorted(
+        elements(kernel.body.block.alloc_buffers), key=lambda one: _uses(stages, one)[:1], reverse=True
+    )
+    for buffer in own:
+        fitting = [group for group in groups if alike(buffer, group[0])]
+        home = next((g for g in fitting if all(_dead_before(stages, buffer, one) for one in g)), None)
+        if home is not None:
+            home.append(buffer)
+            pairs.append((buffer, home[0]))
+            continue
+        left[buffer.name] = "it is in use when they are written" if fitting else "it is as large as no output"
+        groups += [[buffer]] if _is_full(stages, buffer) else []
+    return _merged(kernel, pairs), left
+
+
+def _uses(stages: Sequence[Stage], buffer: VarNode) -> list[int]:
+    """The numbers of the stages that store to a buffer, or load of it."""
+    return [n for n, one in enumerate(stages) if one.target.same_as(buffer) or one.loads(buffer)]
+
+
+def _is_full(stages: Sequence[Stage], buffer: VarNode) -> bool:
+    return all(stage.is_full for stage in stages if stage.target.same_as(buffer))
+
+
+def _is_output(stages: Sequence[Stage], param: VarNode) -> bool:
+    """Return whether a kernel stores to all of a parameter, before it loads anything of it."""
+    used = _uses(stages, param)
+    if not used or not _is_full(stages, param):
+        return False
+    first = stages[used[0]]
+    return bool(first.target.same_as(param)) and (first.reduces or not first.loads(param))
+
+
+def _dead_before(stages: Sequence[Stage], buffer: VarNode, other: VarNode) -> bool:
+    """Return whether nothing uses an element of `buffer` once that of `other` is stored."""
+    last = max(_uses(stages, buffer), default=-1)
+    first = min(n for n, stage in enumerate(stages) if stage.target.same_as(other))
+    if last != first:
+        return last < first
+    meeting = stages[last]
+    places = (elements(load.indices) for load in meeting.loads(buffer))
+    return not meeting.reduces and all(all(map(same_extent, at, meeting.place)) for at in places)
+
+
+def _merged(kernel: tirx.PrimFunc, pairs: Sequence[tuple[VarNode, VarNode]]) -> tirx.PrimFunc:
+    """`kernel` with the second buffer of each pair for the first."""
+    if not pairs:
+        return kernel
+    gone = {old.__chandle__() for old, _ in pairs}
+    body = with_variables(without_buffers(kernel.body, gone), pairs)
+    return with_parameters(kernel, elements(kernel.params), body)
+
+
+_ON_STACK = 1024  # bytes: TVM takes what is known to be smaller from the stack
+_AS_THEY_ARE = ("tirx.is_scheduled", "global_symbol")  # kernels that others can call by name, too
+_SIZE = PrimType("int64")
+
+
+def plan_workspaces(shrunk: ShrunkModule) -> ShrunkModule:
+    """`shrunk`, as CallTIRRewrite leaves it, where callers allocate what its kernels still allocated.
+
+    Kernels that are scheduled or public stay as they are, and so do buffers of a size that some caller does
+    not know.
+    """
+    given, kernels = shrunk.module.functions, dict(shrunk.kernels)
+    named = {variable.name_hint: variable for variable in given}
+    lifted = {name: one for name in kernels if (one := _lifted(given[named[name]])) is not None}
+    while lifted:
+        module = _allocating(shrunk.module, lifted)
+        left = _mentioned(module) & {named[name].__chandle__() for name in lifted}
+        if not left:
+            for name, one in lifted.items():
+                buffers = tuple(buffer.name for buffer in one.buffers)
+                why = {buffer: why for buffer, why in kernels[name].left.items() if buffer not in buffers}
+                kernels[name] = msgspec.structs.replace(kernels[name], planned=buffers, left=why)
+            return replace(shrunk, module=module, kernels=kernels)
+        lifted = {name: one for name, one in lifted.items() if named[name].__chandle__() not in left}
+    return shrunk
+
+
+def _allocating(module: tvm.IRModule, lifted: Mapping[str, _Lifted]) -> tvm.IRModule:
+    """`module` with these kernels, whose buffers those allocate that know how large they are."""
+    draft = ModuleDraft(without(module, lifted))
+    placed = {name: (draft.add(name, one.kernel), one) for name, one in lifted.items()}
+    devices = elements(module.global_infos.get("vdevice", ()))
+
+    def called(_: str, binding: BindingNode) -> list[relax.Binding] | None:
+        value = binding.value
+        if type(value) is not Call or getattr(value.op, "name_hint", None) not in placed:
+            return None
+        kernel, one = placed[value.op.name_hint]
+        arguments = elements(value.args)
+        device = next((a.ty.vdevice for a in arguments if type(a.ty) is relax.TensorType), None)
+        made = []
+        for buffer, extents in zip(one.buffers, one.shapes(arguments) or (), strict=False):
+            kind = relax.TensorType(relax.ShapeExpr(extents), str(buffer.ty.dtype), vdevice=device)
+            made.append(allocated(typed_var(f"{kernel.name_hint}_{buffer.name}", kind), devices))
+        taken = [*arguments, *(each.var for each in made)]
+        return [*made, bound(binding.var, with_arguments(value, taken, kernel))] if made else None
+
+    return map_bindings(draft.finished(), called)
+
+
+def _mentioned(module: tvm.IRModule) -> set[int]:
+    """The addresses of the variables of functions that functions of a module use."""
+    found: list[GlobalVar] = []
+    for function in module.functions.values():
+        if isinstance(function, (relax.Function, tirx.PrimFunc)):
+            visit(function.body, (GlobalVar, found.append))
+    return {one.__chandle__() for one in found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lifted:
+    """A kernel with the parameters `buffers` behind those that it was `given`."""
+
+    kernel: tirx.PrimFunc
+    given: Sequence[VarNode]
+    buffers: Sequence[VarNode]
+
+    def shapes(self, arguments: Sequence[Node]) -> list[list[Node]] | None:
+        """The extents of the buffers in a call; None where its arguments do not tell them."""
+        known = list(_symbols(self.given, arguments))
+        names = {symbol.__chandle__() for symbol, _ in known}
+        extents = [elements(buffer.ty.shape) for buffer in self.buffers]
+        used: list[VarNode] = []
+        for extent in chain.from_iterable(extents):
+            visit(extent, (ir.Var, used.append))
+        if not names.issuperset(one.__chandle__() for one in used):
+            return None
+        return [[_extent(with_variables(extent, known)) for extent in shape] for shape in extents]
+
+
+def _symbols(params: Sequence[VarNode], arguments: Sequence[Node]) -> Iterator[tuple[VarNode, Node]]:
+    """The symbols that a call binds, with their values."""
+    for param, argument in zip(params, arguments, strict=False):
+        if type(param.ty) is not BufferType:
+            yield param, argument
+            continue
+        shape: Node | None = getattr(argument.ty, "shape", None)
+        given = elements(shape.values) if shape is not None and type(shape) is relax.ShapeExpr else ()
+        for extent, actual in zip(elements(param.ty.shape), given, strict=False):
+            if type(extent) is ir.Var:
+                yield extent, actual
+
+
+def _extent(value: Node) -> Node:
+    """An extent as shapes have them: a number where no symbol is left in it."""
+    if type(value) is ir.Var:
+        return value
+    plain = tvm.sym.Analyzer().simplify(value)
+    number = constant_extent(plain)
+    return plain if number is None else tirx.IntImm("int64", number)
+
+
+# -- kernels -------------------------------------------------------------------------------------------------
+
+
+def _lifted(kernel: tirx.PrimFunc) -> _Lifted | None:
+    """`kernel` with those of its own buffers as parameters that it takes from the pool outside of loops; None
+    where there are none, or it hands them on.
+    """
+    root, given = kernel.body, elements(kernel.params)
+    if type(root) is not s_tir.SBlockRealize or any(one in (kernel.attrs or {}) for one in _AS_THEY_ARE):
+        return None
+    block = root.block
+    own = elements(block.alloc_buffers)
+    outside = _used_in_several_parts(block.body) if own else frozenset()
+    buffers = [one for one in own if one.__chandle__() in outside and _is_pooled(one)]
+    if not buffers or block.init is not None or len(block.match_buffers) or _uses_threads(root):
+        return None
+    body = without_buffers(root, {one.__chandle__() for one in buffers})
+    made = with_parameters(kernel, [*given, *buffers], body)
+    if not accepts_offset(made).issuperset(range(len(given), len(given) + len(buffers))):
+        return None
+    return _Lifted(kernel=made, given=given, buffers=buffers)
+
+
+def _uses_threads(body: Node) -> bool:
+    """Return whether a kernel is one of a GPU."""
+    kinds: set[int] = set()
+    visit(body, (tirx.For, lambda loop: kinds.add(loop.kind)))
+    return tirx.ForKind.THREAD_BINDING in kinds
+
+
+def _used_in_several_parts(body: Node) -> frozenset[int]:
+    """The addresses of the variables that several of the statements of `body` mention, so that no loop holds
+    all that is done with them.
+    """
+    found = Counter[int]()
+    for part in elements(body.seq) if type(body) is tirx.SeqStmt else ():
+        used: list[VarNode] = []
+        visit(part, (ir.Var, used.append))
+        found.update({one.__chandle__() for one in used})
+    return frozenset(handle for handle, count in found.items() if count > 1)
+
+
+def _is_pooled(buffer: VarNode) -> bool:
+    """Return whether TVM takes memory for a buffer from its pool, of a size that a caller can compute."""
+    kind = buffer.ty
+    extents = elements(kind.shape)
+    if kind.storage_scope not in ("", "global"):
+        return False
+    unknown = [one for one in extents if constant_extent(one) is None]
+    if not unknown:
+        return prod(constant_extent(one) or 0 for one in extents) * kind.dtype.dtype.itemsize >= _ON_STACK
+    return all(one.ty == _SIZE for one in unknown)

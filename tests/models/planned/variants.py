@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from tests.models.measure import ALLOCATOR

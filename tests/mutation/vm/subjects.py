@@ -8,7 +8,7 @@ from typing import TypeAlias
 import tvm
 from tvm.relax import transform
 
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.sizes_and_guards import LowerGuards

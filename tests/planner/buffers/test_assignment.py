@@ -21,10 +21,9 @@ from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.grid import ExtentBounds, Grid, SizeTable, Values, sample_table, worst_shapes
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Arena
+from symalloc.planner.memory_plan import Arena, Flavour, PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import written_function
-from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import (
     AllocFresh,
     Block,

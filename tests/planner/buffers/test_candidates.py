@@ -15,8 +15,7 @@ from symalloc.planner.buffers.candidates import find_candidates, left_alone
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
-from symalloc.planner.memory_plan import Buffer, Unplanned
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import Buffer, PlanOptions, Unplanned
 from symalloc.program.ir import (
     Alias,
     AllocFresh,

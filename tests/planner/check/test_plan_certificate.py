@@ -27,10 +27,9 @@ from symalloc.planner.check.plan_certificate import (
     write_certificate,
 )
 from symalloc.planner.interference import interference
-from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

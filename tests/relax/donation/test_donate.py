@@ -18,8 +18,8 @@ from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import RunError, UsageError
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.load import load_one, read_one
 from symalloc.relax.files.plan_file import Form, plan_module, written
 from symalloc.relax.passes.pipeline import lower

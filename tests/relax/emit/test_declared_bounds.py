@@ -14,7 +14,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
 from symalloc.errors import RunError
-from symalloc.planner.planner_options import BoundsUse, Flavour, GuardKind, PlanOptions
+from symalloc.planner.memory_plan import BoundsUse, Flavour, GuardKind, PlanOptions
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered

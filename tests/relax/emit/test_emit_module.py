@@ -13,10 +13,9 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import first_uses
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import (
     Alias,

@@ -12,7 +12,7 @@ from tvm.relax import transform
 from tvm.script import from_source
 
 from symalloc.analysis.timeline import Reservation, Timeline
-from symalloc.planner.planner_options import GuardKind, PlanOptions
+from symalloc.planner.memory_plan import GuardKind, PlanOptions
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_file, plan_module, tables_of_sizes
 from symalloc.relax.files.requests import PlanRequest

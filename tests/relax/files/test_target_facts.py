@@ -12,7 +12,7 @@ from tvm.target import Target
 
 import symalloc
 from symalloc.errors import RunError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import (
     device_kind,
     generates_code,

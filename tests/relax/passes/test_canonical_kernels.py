@@ -14,8 +14,8 @@ from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 
 import symalloc
-from symalloc.planner import planner_options
-from symalloc.planner.planner_options import PlanBudget
+from symalloc.planner import memory_plan
+from symalloc.planner.memory_plan import PlanBudget
 from symalloc.relax.files.plan_file import plan_outcomes
 from symalloc.relax.ir_types import BindingNode, bindings_in, bound, elements, with_arguments, with_parameters
 from symalloc.relax.passes.canonical_kernels import call_instead, canonical_kernels
@@ -203,7 +203,7 @@ def allowances() -> Iterator[list[PlanBudget]]:
         given.append(of(*args))  # type: ignore[arg-type]
         return given[-1]
 
-    with patch.object(PlanBudget, "of", noted), patch.object(planner_options, "BASE", 0):
+    with patch.object(PlanBudget, "of", noted), patch.object(memory_plan, "BASE", 0):
         yield given
 
 
@@ -214,7 +214,7 @@ def test_what_is_spent_grows_with_the_tensors(count: int) -> None:
         found: PlannedModule = plan_lowered(module)
     (budget,) = given
     plan = found.plans["main"]
-    assert budget.allowed == planner_options.EACH * 3 * count + planner_options.EACH * 3
+    assert budget.allowed == memory_plan.EACH * 3 * count + memory_plan.EACH * 3
     assert budget.spent <= OVER * budget.allowed
     assert "storages" not in {fallback.kind for fallback in plan.fallbacks}
     outcome = plan_outcomes(found)["main"]

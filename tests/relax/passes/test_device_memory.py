@@ -8,7 +8,7 @@ from tvm.relax.global_info import VDevice
 from tvm.target import Target
 
 from symalloc.errors import RunError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.passes.plan_pass import DeviceMemory, device_memory, plan_lowered
 from tests.relax.built import lowered
 

@@ -14,10 +14,10 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BoundsError
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.name_tensors import NameTensors
+from symalloc.relax.passes.canonical_kernels import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.run.machine import memory_cfg
 from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"

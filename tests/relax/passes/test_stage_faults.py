@@ -89,7 +89,7 @@ FLAVOURS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "flavour"), pairs(MODELS_PLANNED, FLAVOURS))
 def test_what_we_plan_is_clean_at_every_later_stage(name: str, flavour: str) -> None:
-    from symalloc.planner.planner_options import PlanOptions
+    from symalloc.planner.memory_plan import PlanOptions
 
     instrument = symalloc.VerifyMemory()
     chosen = planning_pipeline("llvm", options=PlanOptions(**FLAVOURS[flavour]))

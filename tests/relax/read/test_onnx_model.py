@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError, UnreadableError
 from symalloc.relax.ir_types import bindings_in
-from symalloc.relax.read.onnx_model import import_onnx, load_onnx
+from symalloc.relax.read.open_model import import_onnx, load_onnx
 from symalloc.relax.source_spans import source_of
 
 Dims = Sequence[int | str | None]

@@ -17,7 +17,7 @@ from tvm import relax
 
 import symalloc
 from symalloc import RunError, UsageError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.packed_contracts import contracts
 from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run import dispatcher

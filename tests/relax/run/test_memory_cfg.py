@@ -19,7 +19,7 @@ from symalloc.pool.replaying import replay
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.run.memory_cfg import (
+from symalloc.relax.run.machine import (
     HookError,
     MachineBusyError,
     _require_hook,

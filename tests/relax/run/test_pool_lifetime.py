@@ -15,7 +15,7 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool, LeakWarning
 from symalloc.pool.pool_errors import PoolUsageError
-from symalloc.relax.run.memory_cfg import HookError, memory_cfg
+from symalloc.relax.run.machine import HookError, memory_cfg
 from tests.pool.processes import survives
 from tests.relax.built import addresses, machine_on
 

@@ -15,7 +15,7 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.relax.run.memory_cfg import memory_cfg
+from symalloc.relax.run.machine import memory_cfg
 from tests.pool.processes import survives
 from tests.relax.built import addresses, machine_on
 

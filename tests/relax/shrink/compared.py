@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.target import Target
 
-from symalloc.planner.planner_options import ShrinkChoice
+from symalloc.planner.memory_plan import ShrinkChoice
 from symalloc.relax.ir_types import elements, with_parameters, with_variables
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.shrink.kernel_stages import Stage, stages_of

@@ -16,7 +16,7 @@ from tvm import tirx
 from symalloc.analysis.donation import parse_donation
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import read_one
 from symalloc.relax.ir_types import elements, with_parameters
 from symalloc.relax.passes.pipeline import lower

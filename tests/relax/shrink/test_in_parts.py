@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program import ir
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
@@ -20,8 +20,7 @@ from symalloc.relax.ir_types import Node, bindings_in, bound, elements, with_arg
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.rewrite import by_binding, map_bindings, with_functions
-from symalloc.relax.shrink.in_parts import PartsProof, Places, places_in, write_in_parts
-from symalloc.relax.shrink.kernel_parts import restores
+from symalloc.relax.shrink.kernel_parts import PartsProof, Places, places_in, restores, write_in_parts
 from tests.relax.built import errors, machine
 from tests.relax.shrink.graphs_of_parts import random_graph, stepwise
 from tests.scale import tries

@@ -12,11 +12,11 @@ from tvm import relax, tirx
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.run.machine import call, machines
-from symalloc.relax.shrink.memory_order import order_for_memory
+from symalloc.relax.shrink.written_over import order_for_memory
 from tests.relax import modules_with_effects as effects
 from tests.scale import tries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.relax.passes.pipeline import lower
-from symalloc.relax.shrink.same_results import same_results
+from symalloc.relax.shrink.kernel_stages import same_results
 from tests.relax.shrink.compared import different, faulty, shrunk, targets
 from tests.relax.shrink.random_chains import random_chains
 from tests.scale import tries

@@ -10,15 +10,14 @@ import pytest
 import tvm
 from tvm import tirx
 
-import symalloc.relax.shrink.workspaces as subject
+import symalloc.relax.shrink.shrink_kernels as subject
+from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.non_arena import ShrunkKernel
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.relax.shrink.shrink_kernels import ShrunkModule
-from symalloc.relax.shrink.workspaces import plan_workspaces
+from symalloc.relax.shrink.shrink_kernels import ShrunkModule, plan_workspaces
 from tests.models.execution import random_inputs
 from tests.relax.built import errors, machine
 
