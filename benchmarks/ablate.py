@@ -389,8 +389,8 @@ SHRINK_COLUMNS = {
 
 ORDERS: Mapping[str, Mechanism] = {
     "heaviest antichains": Mechanism(
-        stand_ins={"symalloc.planner.orders.BufferOrder.heaviest_over": lambda *_: []},
-        code=["symalloc.planner.orders.BufferOrder.heaviest_over"],
+        stand_ins={"symalloc.planner.interference.BufferOrder.heaviest_over": lambda *_: []},
+        code=["symalloc.planner.interference.BufferOrder.heaviest_over"],
     )
 }
 

@@ -34,9 +34,8 @@ from symalloc.analysis.dependencies import (
 )
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.validate import fenced_graph
-from symalloc.planner.interference import live_sums
+from symalloc.planner.interference import BufferOrder, live_sums
 from symalloc.planner.memory_plan import Plan, PlanOptions
-from symalloc.planner.orders import BufferOrder
 from symalloc.planner.plan_functions import known_symbols
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # within planning; what judges a plan knows nothing of how plans are made
 PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_plan": set(),
-    "interference": {"memory_plan"},
+    "interference": {"grid", "memory_plan"},
     "check": {"memory_plan"},
     "enforced_bounds": {"grid", "memory_plan"},
     "buffers": {
@@ -44,12 +44,11 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
-    "orders": {"grid", "interference", "memory_plan"},
     "stack": {"grid", "interference", "memory_plan"},
     "offsets": {"grid", "memory_plan", "stack"},
     "plan_functions": {
         *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
-        *("grid", "interference", "offsets", "orders", "planned_program", "stack"),
+        *("grid", "interference", "offsets", "planned_program", "stack"),
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},

@@ -20,7 +20,7 @@ from symalloc.editor.language_server import ServerOptions, read_options
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.options import options_of
 from symalloc.planner.memory_plan import PackOptions, PlanChoices, PlanOptions
-from symalloc.planner.memory_report.budget_options import BudgetOptions
+from symalloc.planner.memory_report.device_budget import BudgetOptions
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions

@@ -10,7 +10,7 @@ import click
 from symalloc.cli.click_options import format_option, from_table, model_options, path_argument, request_of
 from symalloc.cli.output import progress, show
 from symalloc.options import options_of
-from symalloc.planner.memory_report.budget_options import BudgetOptions
+from symalloc.planner.memory_report.device_budget import BudgetOptions
 
 EPILOG = """\
 docs/budget.md goes from a model to the settings of a server; `symalloc schema budget` describes the JSON.

@@ -24,9 +24,9 @@ from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import beyond, bound_guards, bounded, enforced, too_large
 from symalloc.planner.grid import ExtentBounds, Ranges, symbols_of
+from symalloc.planner.interference import HeldInOrder, cost_beside, reordered
 from symalloc.planner.memory_plan import GIVEN, Arena, Buffer, Fallback, Plan, PlanBudget, PlanOptions
 from symalloc.planner.offsets import assemble, storage
-from symalloc.planner.orders import HeldInOrder, cost_beside, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.stack import PERFECT, SearchBudget, search

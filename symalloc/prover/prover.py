@@ -13,7 +13,7 @@ from symalloc.prover.domain import GLANCE, Budget, Domain, Meter, Proof, Verdict
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, read_bound, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, satisfies, undecided
 from symalloc.prover.refute import refute
-from symalloc.prover.solver import Solver
+from symalloc.prover.smtlib import Solver
 from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (
     TRUE,

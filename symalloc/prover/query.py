@@ -15,7 +15,7 @@ from symalloc.prover.bounds import Box, decide
 from symalloc.prover.domain import Budget, Proof, Verdict
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
-from symalloc.prover.solver import Solver
+from symalloc.prover.smtlib import Solver
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
 

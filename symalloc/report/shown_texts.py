@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.deployment import FunctionFit
+from symalloc.planner.memory_report.deployment import FunctionFit, ModuleReport
 from symalloc.planner.memory_report.device_budget import DeviceBudget
 from symalloc.planner.memory_report.function_report import MemorySample
-from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.prover.domain import Proof
 from symalloc.report.budget_text import budget_text

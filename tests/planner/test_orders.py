@@ -13,8 +13,8 @@ import pytest
 from symalloc.analysis.dependencies import DependencyGraph, HappensBefore, dependency_graph
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.validate import TensorPlace, fences
+from symalloc.planner.interference import BufferOrder, reordered
 from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
-from symalloc.planner.orders import BufferOrder, reordered
 from symalloc.planner.plan_functions import plan_program
 from symalloc.program.ir import Block, Instruction, Kill, Program, Var
 from symalloc.program.operands import expressions_of, instructions_of, variables_in, variables_of

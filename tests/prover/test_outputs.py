@@ -11,8 +11,7 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.bounds import Box
 from symalloc.prover.domain import Budget, Domain, Verdict
 from symalloc.prover.prover import Prover, order
-from symalloc.prover.smtlib import certificate
-from symalloc.prover.solver import Solver
+from symalloc.prover.smtlib import Solver, certificate
 from symalloc.size.condition import disjunction, eq
 from symalloc.size.expr import symbol
 from symalloc.size.parse import parse_condition

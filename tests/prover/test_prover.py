@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from symalloc.prover.bounds import Box
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Budget, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover, order
-from symalloc.prover.solver import FEWEST, Solver
+from symalloc.prover.smtlib import FEWEST, Solver
 from symalloc.size.condition import Condition
 from symalloc.size.defined import holds
 from symalloc.size.parse import parse_condition

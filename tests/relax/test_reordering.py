@@ -16,8 +16,8 @@ from symalloc.analysis.dependencies import Collision, HappensBefore, dependency_
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.check.validate import fenced_graph
+from symalloc.planner.interference import HeldInOrder
 from symalloc.planner.memory_plan import GuardKind, PlanOptions
-from symalloc.planner.orders import HeldInOrder
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program

@@ -11,9 +11,8 @@ from msgspec.structs import replace as changed
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
-from symalloc.planner.memory_report.deployment import Deployment
+from symalloc.planner.memory_report.deployment import Deployment, ModuleReport
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.report.plan_diff import compare_plans
 from symalloc.report.plan_json import plans_as_json, read_plan
 from symalloc.report.plan_text import plans_as_text

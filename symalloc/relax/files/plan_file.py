@@ -28,7 +28,7 @@ from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.validate import fenced_graph
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.call_peak import operators_of
-from symalloc.planner.memory_report.deployment import Deployment, deployment_of
+from symalloc.planner.memory_report.deployment import Deployment, ModuleReport, deployment_of
 from symalloc.planner.memory_report.function_graph import (
     FunctionGraph,
     GraphDocument,
@@ -48,7 +48,6 @@ from symalloc.planner.memory_report.function_report import (
     plan_symbols,
     signed_symbols,
 )
-from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.memory_report.non_arena import (
     KernelWorkspace,
     NonArenaMemory,

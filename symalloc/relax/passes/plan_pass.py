@@ -23,11 +23,10 @@ from symalloc.planner.buffers.candidates import least_held
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.interference import cost_beside
 from symalloc.planner.memory_plan import Flavour, Plan, PlanOptions
-from symalloc.planner.memory_report.deployment import FunctionFit
+from symalloc.planner.memory_report.deployment import FunctionFit, ModuleReport
 from symalloc.planner.memory_report.function_report import MemorySample
-from symalloc.planner.memory_report.module_report import ModuleReport
-from symalloc.planner.orders import cost_beside
 from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var

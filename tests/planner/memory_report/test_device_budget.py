@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis.strategies import integers, lists
 
 from symalloc.errors import UsageError
-from symalloc.planner.memory_report.budget_options import BudgetOptions, Margin
 from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, _workspace
-from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.planner.memory_report.device_budget import BudgetOptions, DeviceBudget, Margin, device_budget
 from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, workspace_pool_bytes
 from symalloc.program.created_state import StatePart
 from symalloc.size.expr import constant

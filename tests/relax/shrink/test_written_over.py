@@ -13,8 +13,8 @@ from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.interference import cost_beside
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, PlanOptions
-from symalloc.planner.orders import cost_beside
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Operand, Program, TupleValue, Var
 from symalloc.program.types import TensorType, TupleType
