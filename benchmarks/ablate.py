@@ -520,8 +520,8 @@ LINT: Mapping[str, Mechanism] = {
         code=["symalloc.linter.function_check.FunctionCheck._broken"],
     ),
     "accesses of calls that bring the same types": Mechanism(
-        stand_ins={"symalloc.analysis.content.Content.at_call": _bound_anew},
-        code=["symalloc.analysis.content.Content.at_call"],
+        stand_ins={"symalloc.analysis.interprocedural.Content.at_call": _bound_anew},
+        code=["symalloc.analysis.interprocedural.Content.at_call"],
     ),
 }
 """The quick paths of the linter."""

@@ -13,8 +13,7 @@ from time import perf_counter
 
 import click
 
-from symalloc.prover.bounds import Box
-from symalloc.prover.domain import Budget, Proof, Verdict
+from symalloc.prover.domain import Box, Budget, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import Solver
 from symalloc.size.defined import fails, holds

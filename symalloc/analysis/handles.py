@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from symalloc.analysis.conflicts import FeasiblePaths
 from symalloc.analysis.effects import Effect
-from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program import ir

@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Content
+from symalloc.analysis.interprocedural import Content
 from symalloc.analysis.kernels.uninitialized import (
     MemoryRange,
     UninitializedRange,

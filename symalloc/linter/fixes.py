@@ -20,9 +20,8 @@ from symalloc.linter.diagnostic import (
     UserScript,
     parse_user_script,
 )
-from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver
-from symalloc.linter.sites.site import FunctionContext
+from symalloc.linter.sites.site import Finding, FunctionContext
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span

@@ -11,10 +11,16 @@ from typing import Any, TypeAlias
 from symalloc.analysis.facts import Facts
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import LintSummary
-from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import ANY_PASS, FunctionProver, PlacedConstraint, domain_of
 from symalloc.linter.sites.kernels import undecided
-from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
+from symalloc.linter.sites.site import (
+    IN_FUNCTIONS,
+    IN_INSTRUCTIONS,
+    Finding,
+    FunctionContext,
+    Site,
+    load_sites,
+)
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
 from symalloc.program import ir
 from symalloc.program.control_flow import PathCondition

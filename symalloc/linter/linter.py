@@ -20,20 +20,18 @@ from symalloc.linter.diagnostic import (
     Report,
     Severity,
 )
-from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import KernelProofs, PlacedConstraint, domain_of
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
-from symalloc.linter.sites.site import NOT_VERIFIED, FunctionContext, ProgramContext, Site
+from symalloc.linter.sites.site import NOT_VERIFIED, Finding, FunctionContext, ProgramContext, Site
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program import ir
 from symalloc.program.control_flow import functions_as_values
 from symalloc.program.operands import extent_pairs
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
 from symalloc.program.record import no_collections
-from symalloc.program.source_map import NumberedSpan
-from symalloc.program.span import Source, Span
+from symalloc.program.span import NumberedSpan, Source, Span
 from symalloc.program.types import TupleType, extents_of
 from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover

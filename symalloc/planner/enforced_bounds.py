@@ -18,8 +18,7 @@ from symalloc.planner.grid import FARTHEST, TYPICAL, symbols_of
 from symalloc.planner.memory_plan import Arena, BoundsUse, Buffer, Guard, TooLarge, Unplanned
 from symalloc.program.ir import DeclaredBound, Function, declared_bounds
 from symalloc.program.types import ALIGNMENT
-from symalloc.prover.bounds import Box, interval
-from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.domain import INT64_MAX, Box, Domain, interval
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import disjunction, le
 from symalloc.size.expr import Expr, highest

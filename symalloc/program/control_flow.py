@@ -99,7 +99,7 @@ class ControlFlowGraph:
     def paths(self) -> Sequence[PathCondition]:
         """The branches that lead to each point; ELSE and JOIN are in the blocks that they end.
 
-        Ifs are taken to be independent of each other: `symalloc.analysis.feasibility` knows which are not.
+        Ifs are taken to be independent of each other: `symalloc.analysis.conflicts` knows which are not.
         """
         found: list[PathCondition] = []
         for number, point in enumerate(self.points):

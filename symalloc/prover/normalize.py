@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 
-from symalloc.prover.bounds import Box, decide, interval
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import Box, Domain, decide, interval
 from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Atom, Division, Expr, Mod, Symbol, constant, symbol

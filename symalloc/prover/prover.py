@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 
-from symalloc.prover.bounds import Box, interval
-from symalloc.prover.domain import GLANCE, Budget, Domain, Meter, Proof, Verdict
+from symalloc.prover.domain import GLANCE, Box, Budget, Domain, Meter, Proof, Verdict, interval
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, read_bound, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, satisfies, undecided
 from symalloc.prover.refute import refute

@@ -11,8 +11,7 @@ from functools import lru_cache
 from itertools import product
 from operator import add, le
 
-from symalloc.prover.bounds import Box, decide
-from symalloc.prover.domain import Budget, Proof, Verdict
+from symalloc.prover.domain import Box, Budget, Proof, Verdict, decide
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.prover.smtlib import Solver

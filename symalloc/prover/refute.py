@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 from typing import TypeVar
 
-from symalloc.prover.bounds import Box, decide, interval
-from symalloc.prover.domain import Budget, Meter
+from symalloc.prover.domain import Box, Budget, Meter, decide, interval
 from symalloc.prover.normalize import NormalizedDomain, absorb, periods, replace
 from symalloc.size.choice import first_choice
 from symalloc.size.condition import Condition, Or, Relation, conjunction, eq, ge, le, relation

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Literal, TypeAlias
 
-from symalloc.prover.bounds import Box
-from symalloc.prover.domain import Budget, Domain, Proof, Verdict
+from symalloc.prover.domain import Box, Budget, Domain, Proof, Verdict
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds

@@ -20,7 +20,7 @@ KINDS = {
     "budget": "symalloc.planner.memory_report.device_budget.DeviceBudget",
     "certificate": "symalloc.planner.check.plan_certificate.Certificate",
     "diff": "symalloc.report.plan_diff.PlanDiff",
-    "graph": "symalloc.planner.memory_report.function_graph.GraphDocument",
+    "graph": "symalloc.planner.memory_report.call_moments.GraphDocument",
     "lint": "symalloc.report.formats.LintDocument",
     "pack": "symalloc.report.pack_text.PackDocuments",
     "pack-problem": "symalloc.planner.packing.packing_problem.ProblemDocument",

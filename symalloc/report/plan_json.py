@@ -14,8 +14,8 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
+from symalloc.planner.memory_report.call_moments import FunctionGraph
 from symalloc.planner.memory_report.deployment import Fit, FunctionFit, LargestValue, Sum, Trade
-from symalloc.planner.memory_report.function_graph import FunctionGraph
 from symalloc.planner.memory_report.function_report import (
     FloorSums,
     FunctionReport,

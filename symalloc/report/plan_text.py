@@ -9,9 +9,8 @@ from symalloc.analysis.dependencies import EdgeKind
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Plan, TooLarge
-from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
+from symalloc.planner.memory_report.call_moments import CallPeak, FunctionGraph, GraphDocument, PeakTensor
 from symalloc.planner.memory_report.deployment import Fit, FunctionFit, LargestValue, Sum, Trade
-from symalloc.planner.memory_report.function_graph import FunctionGraph, GraphDocument
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,

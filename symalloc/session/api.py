@@ -22,8 +22,8 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
 from symalloc.options import made
 from symalloc.planner.memory_plan import PlanChoices, PlanOptions
+from symalloc.planner.memory_report.call_moments import GraphDocument
 from symalloc.planner.memory_report.device_budget import BudgetOptions, DeviceBudget, device_budget
-from symalloc.planner.memory_report.function_graph import GraphDocument
 from symalloc.planner.memory_report.runs import PlanKind, RunOptions, RunResult
 from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
 from symalloc.prover.domain import Domain, Proof

@@ -17,8 +17,8 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import EffortName, PackOptions
+from symalloc.planner.memory_report.call_moments import GraphDocument, LanesRequest
 from symalloc.planner.memory_report.device_budget import BudgetOptions, DeviceBudget, device_budget
-from symalloc.planner.memory_report.function_graph import GraphDocument, LanesRequest
 from symalloc.planner.memory_report.function_report import check_wanted
 from symalloc.planner.memory_report.runs import RunOptions, RunReport
 from symalloc.planner.packing.packing_problem import (

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.analysis.conflicts import FeasiblePaths
 from symalloc.analysis.facts import branch_tests, facts_of
-from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.function_prover import FunctionProver
 from symalloc.program.control_flow import PathCondition, PointKind

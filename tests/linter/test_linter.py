@@ -24,8 +24,7 @@ from symalloc.program.ir import (
     Var,
 )
 from symalloc.program.reading import FileResult, ReadProblem
-from symalloc.program.source_map import NumberedSpan, numbered
-from symalloc.program.span import Source, Span
+from symalloc.program.span import NumberedSpan, Source, Span, numbered
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
 from symalloc.rulebook.rule import RuleError
 from symalloc.size.expr import constant, symbol

@@ -7,7 +7,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from symalloc.prover.bounds import Box
+from symalloc.prover.domain import Box
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, lt, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol

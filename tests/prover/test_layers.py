@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.prover.bounds import Box, decide, interval
-from symalloc.prover.domain import Budget, Meter
+from symalloc.prover.domain import Box, Budget, Meter, decide, interval
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.prover import simplify
 from symalloc.prover.query import satisfies

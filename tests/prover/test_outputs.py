@@ -8,8 +8,7 @@ import pytest
 import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
-from symalloc.prover.bounds import Box
-from symalloc.prover.domain import Budget, Domain, Verdict
+from symalloc.prover.domain import Box, Budget, Domain, Verdict
 from symalloc.prover.prover import Prover, order
 from symalloc.prover.smtlib import Solver, certificate
 from symalloc.size.condition import disjunction, eq

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.prover.bounds import Box
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Budget, Domain, Proof, Verdict
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Box, Budget, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover, order
 from symalloc.prover.smtlib import FEWEST, Solver
 from symalloc.size.condition import Condition

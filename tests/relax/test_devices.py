@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.planner.memory_report.function_graph import DeviceBytes
+from symalloc.planner.memory_report.call_moments import DeviceBytes
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.size.expr import highest
 from tests.models.measure import ALLOCATOR, compiler, load, measured

@@ -8,7 +8,7 @@ from symalloc.analysis.dependencies import Dispatch, Edge, EdgeKind
 from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.function_graph import DeviceBytes, FunctionGraph
+from symalloc.planner.memory_report.call_moments import DeviceBytes, FunctionGraph
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,

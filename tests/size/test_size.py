@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from symalloc.linter.diagnostic import Severity
 from symalloc.program.ir import Origin, Program
-from symalloc.prover.bounds import Box
+from symalloc.prover.domain import Box
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (

@@ -15,8 +15,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError, meant
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
-from symalloc.planner.memory_report.function_graph import FunctionGraph
+from symalloc.planner.memory_report.call_moments import CallPeak, FunctionGraph, Operators, call_peak
 from symalloc.planner.memory_report.non_arena import PAGE, NonArenaMemory, workspace_pool_bytes
 from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var

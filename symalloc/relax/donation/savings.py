@@ -11,7 +11,7 @@ from symalloc.analysis.donation import Donation, inputs_of, outputs_of
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_report.call_peak import CallPeak, Remedy
+from symalloc.planner.memory_report.call_moments import CallPeak, Remedy
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate

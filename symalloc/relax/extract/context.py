@@ -16,8 +16,7 @@ from symalloc.analysis.call_expansion import bind_parameters
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
 from symalloc.program.record import record
-from symalloc.program.source_map import NO_SPANS, SourceMap
-from symalloc.program.span import Span
+from symalloc.program.span import NO_SPANS, SourceMap, Span
 from symalloc.program.types import (
     FunctionType,
     OpaqueType,

@@ -11,8 +11,7 @@ from tvm import relax, tirx
 
 from symalloc.program import ir
 from symalloc.program.operands import type_of
-from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, SourceMap, script_maps
-from symalloc.program.span import Source, Span
+from symalloc.program.span import NO_SPANS, NumberedSpans, PrintedScript, Source, SourceMap, Span, script_maps
 from symalloc.program.types import OpaqueType, StorageType, TupleType, filled_in
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
 from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts

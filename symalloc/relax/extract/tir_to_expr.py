@@ -15,8 +15,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import Origin
 from symalloc.program.types import DType
-from symalloc.prover.bounds import Box, interval
-from symalloc.prover.domain import INT64_MAX, INT64_MIN
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Box, interval
 from symalloc.relax.ir_types import Node, PrimNode, VarNode, free_name
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (

@@ -27,14 +27,14 @@ from symalloc.errors import RunError
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.validate import fenced_graph
 from symalloc.planner.memory_plan import PlanOptions
-from symalloc.planner.memory_report.call_peak import operators_of
-from symalloc.planner.memory_report.deployment import Deployment, ModuleReport, deployment_of
-from symalloc.planner.memory_report.function_graph import (
+from symalloc.planner.memory_report.call_moments import (
     FunctionGraph,
     GraphDocument,
     LanesRequest,
     function_graph,
+    operators_of,
 )
+from symalloc.planner.memory_report.deployment import Deployment, ModuleReport, deployment_of
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,

@@ -18,7 +18,7 @@ from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.grid import TYPICAL
-from symalloc.planner.memory_report.call_peak import held_tensor
+from symalloc.planner.memory_report.call_moments import held_tensor
 from symalloc.planner.memory_report.function_report import FunctionReport, TvmComparison
 from symalloc.pool.replaying import PlacedBlock, PoolTimeline, TimelinePoint
 from symalloc.pool.trace import Alloc, Free

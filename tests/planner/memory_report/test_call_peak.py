@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.tensor_origin import tensor_origins
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.memory_report.call_peak import CallPeak, call_peak, operators_of
+from symalloc.planner.memory_report.call_moments import CallPeak, call_peak, operators_of
 from symalloc.program.ir import AllocFresh, Program, Var
 from symalloc.program.types import TensorType
 from tests.program.build import U8, Body, param, program_of, shape, tensor_of

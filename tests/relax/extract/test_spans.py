@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from symalloc.program import ir as m
-from symalloc.program.source_map import PrintedScript, numbered
-from symalloc.program.span import Source, Span
+from symalloc.program.span import PrintedScript, Source, Span, numbered
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.files.load import load_one
 from symalloc.relax.ir_types import bindings_in
