@@ -55,11 +55,11 @@ class Activation:
     caller: Step | None = None
 
     @property
-    def names(self) -> Iterator[str]:
+    def under_way(self) -> Iterator[Activation]:
         """The functions that are under way, innermost first."""
         frame: Activation | None = self
         while frame is not None:
-            yield frame.name
+            yield frame
             frame = None if frame.caller is None else frame.caller.frame
 
 
@@ -524,7 +524,7 @@ class _Run:
         callee = machine.program.functions.get(call.name)
         if callee is None:
             return [state]
-        if call.name in frame.names:
+        if any(one.name == call.name for one in frame.under_way):
             raise UnknownMemoryError("a call within itself holds more than can be said")
         given = self.given(state, call.arguments)
         values = values_at_call(callee, call)

@@ -25,10 +25,12 @@ from symalloc.linter.sites.site import Finding, FunctionContext
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span
+from symalloc.program.types import byte_count
 from symalloc.size.choice import maximum
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, ceildiv, product
+from symalloc.size.expr import Expr, ceildiv
 from symalloc.size.notation import TVMSCRIPT
+from symalloc.size.sign import reaching
 
 MAX_ROUNDS = 20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -256,14 +258,11 @@ def _shape_argument(call: ast.Call) -> ast.Call | None:
 
 def _largest_end(tensors: Sequence[AllocTensor], prover: FunctionProver) -> Expr | None:
     """The largest end in bytes, without those that another is proved to reach; None where one is unknown."""
-    ends: list[Expr] = []
-    for tensor in tensors:
-        if tensor.shape is None:
-            return None
-        end = tensor.offset + product(tensor.shape) * tensor.dtype.itemsize
-        if not any(prover.always(le(end, other)) for other in ends):
-            ends = [*(other for other in ends if not prover.always(le(other, end))), end]
-    return maximum(*ends) if ends else None
+    sizes = ((tensor.offset, byte_count(tensor.shape, tensor.dtype)) for tensor in tensors)
+    ends = [offset + nbytes for offset, nbytes in sizes if nbytes is not None]
+    if not ends or len(ends) < len(tensors):
+        return None
+    return maximum(*reaching(ends, lambda high, low: prover.always(le(low, high))))
 
 
 def _reason(tensors: Sequence[AllocTensor], storage: AllocStorage) -> str:

@@ -21,7 +21,7 @@ from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import INT64_MAX, Box, Domain, interval
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import disjunction, le
-from symalloc.size.expr import Expr, highest
+from symalloc.size.expr import Expr, evaluated, highest
 
 MOST_CORNERS = 64  # of the box of bounds, at which a size is evaluated
 MOST_BYTES = 2**47  # that a factor in a size or a reserved bound may have; sums of many stay in 64 bits
@@ -83,11 +83,9 @@ def greatest(size: Expr, domain: Domain, prover: Prover) -> int | None:
 def _at_corners(size: Expr, box: Box) -> Iterator[int]:
     """Yield the values of `size` at corners of `box`, all upper bounds first; none where a divisor is 0."""
     axes = [dict.fromkeys((box.upper[name], box.lower[name])) for name in box.lower]
-    for corner in islice(product(*axes), MOST_CORNERS):
-        try:
-            yield size.evaluate(dict(zip(box.lower, corner, strict=True)))
-        except ZeroDivisionError:
-            continue
+    corners = (dict(zip(box.lower, corner, strict=True)) for corner in product(*axes))
+    values = (evaluated(size, corner) for corner in islice(corners, MOST_CORNERS))
+    return (value for value in values if value is not None)
 
 
 def _aligned(nbytes: int) -> int:

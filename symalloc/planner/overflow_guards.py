@@ -23,6 +23,7 @@ from symalloc.prover.normalize import read_bound
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum
 from symalloc.size.condition import FALSE, Condition, conjunction, le
+from symalloc.size.defined import with_inner
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, floordiv, multiply, symbol
 
 Bound: TypeAlias = tuple[Mapping[Monomial, int], int]
@@ -131,7 +132,7 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     the others, or proved by what is assumed, is left out.
     """
     magnitude_of = ValueBounds().magnitude
-    bounds = {magnitude_of(part) for part in _with_parts(evaluated)}
+    bounds = {magnitude_of(part) for part in with_inner(evaluated)}
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
@@ -164,17 +165,6 @@ def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> li
         )
 
     return [check for check in checks if not implied(check)]
-
-
-def _with_parts(exprs: Iterable[Expr]) -> dict[Expr, None]:
-    """`exprs` and all that they are made of, each once."""
-    found = dict.fromkeys(exprs)
-    pending = list(found)
-    for expr in pending:  # which grows as it is walked
-        fresh = [e for atom in expr.atoms for e in atom.operands if e not in found]
-        found.update(dict.fromkeys(fresh))
-        pending += fresh
-    return found
 
 
 def _tightest(bounds: Iterable[Expr]) -> list[Expr]:

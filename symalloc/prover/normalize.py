@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
+from typing import TypeVar
 
 from symalloc.prover.domain import Box, Domain, decide, interval
 from symalloc.size.condition import Condition, Relation, ge, le
@@ -46,6 +47,7 @@ def _collect(expr: Expr, outer: int, found: dict[str, int]) -> None:
         _collect(atom.denominator, outer, found)
 
 
+Told = TypeVar("Told", Expr, Condition)
 Solution = tuple[
     str, Expr, tuple[str, int, int] | None
 ]  # a symbol, its value, and a new symbol in it with its bounds
@@ -71,22 +73,18 @@ class NormalizedDomain:
         """The point of the domain that stands for `point`."""
         return {n: self.solved[n].evaluate(point) if n in self.solved else point[n] for n in self.names}
 
-    def reduce(self, condition: Condition) -> Condition:
-        """`condition` in terms of the symbols of `box`."""
-        return condition.substitute(self.solved) if self.solved else condition
-
-    def reduce_expr(self, expr: Expr) -> Expr:
-        """`expr` in terms of the symbols of `box`."""
-        return expr.substitute(self.solved) if self.solved else expr
+    def reduce(self, told: Told) -> Told:
+        """`told` in terms of the symbols of `box`."""
+        return told.substitute(self.solved) if self.solved else told
 
     def bounds(self) -> Box:
         """The bounds of the domain's symbols, as far as the assumptions on single symbols narrow them."""
-        ranges = {n: interval(self.reduce_expr(symbol(n)), self.box) for n in self.names}
+        ranges = {n: interval(self.reduce(symbol(n)), self.box) for n in self.names}
         return Box({n: r[0] for n, r in ranges.items()}, {n: r[1] for n, r in ranges.items()})
 
     def positive(self, divisor: Expr) -> bool:
         """True if `divisor`, in terms of the domain's symbols, is at least 1 by bounds alone."""
-        return interval(self.reduce_expr(divisor), self.box)[0] >= 1
+        return interval(self.reduce(divisor), self.box)[0] >= 1
 
 
 def components(assumptions: Iterable[Condition]) -> list[tuple[frozenset[str], tuple[Condition, ...]]]:

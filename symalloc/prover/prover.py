@@ -30,7 +30,7 @@ from symalloc.size.condition import (
     relation,
 )
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, mod, symbol
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, evaluated, mod, symbol
 
 
 class DomainCache:
@@ -393,11 +393,8 @@ def _undefined(query: Query, point: Mapping[str, int] | None) -> str | None:
     below = () if point is None else query.constraint.divisors
     there = {} if point is None else query.domain.to_domain(point)
     for divisor in sorted(below, key=lambda d: (len(d.key), d.key)):
-        try:
-            value = divisor.evaluate(there)
-        except ZeroDivisionError:
-            continue
-        if value < 1:
+        value = evaluated(divisor, there)
+        if value is not None and value < 1:
             return f"the divisor `{divisor}` can be {value}; a divisor must be at least 1"
     return None
 

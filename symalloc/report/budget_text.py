@@ -8,6 +8,7 @@ from symalloc.planner.memory_report.device_budget import BudgetTerm, Cut, Device
 from symalloc.report.plan_text import largest_text, trade_lines
 from symalloc.report.quantities import binding_text, broken, columns, cut, human_bytes
 from symalloc.size.choice import maximum
+from symalloc.size.expr import combined
 
 WIDEST = 56  # characters of a formula
 WIDTH = 110
@@ -86,13 +87,9 @@ def _rows(budget: DeviceBudget) -> Iterator[tuple[str, str, str, str]]:
     state = None
     for term in budget.terms:
         if term.what == "state" and term.function != state:
-            parts = [
-                one.nbytes for one in budget.terms if (one.what, one.function) == ("state", term.function)
-            ]
-            known = [size for size in parts if size is not None]
-            whole = sum(known) if len(known) == len(parts) else None
             state = term.function
-            yield f"state of `{state}`", *_bytes(whole), ""
+            parts = (one.nbytes for one in budget.terms if (one.what, one.function) == ("state", state))
+            yield f"state of `{state}`", *_bytes(combined(sum, parts)), ""
         yield _row(term)
     yield "sum", *_bytes(budget.total), ""
 

@@ -14,7 +14,7 @@ from math import gcd
 from typing import ClassVar
 
 from symalloc.size.algebra import Algebra, B, Operator, T
-from symalloc.size.expr import Atom, Expr, ExprLike, constant
+from symalloc.size.expr import Atom, Expr, ExprLike, lift
 from symalloc.size.notation import Written
 
 
@@ -225,12 +225,12 @@ def _junction(kind: type[Junction], conditions: Iterable[Condition]) -> Conditio
 
 def le(left: ExprLike, right: ExprLike) -> Condition:
     """`left <= right`."""
-    return relation("<=", _difference(left, right))
+    return relation("<=", lift(left) - right)
 
 
 def lt(left: ExprLike, right: ExprLike) -> Condition:
     """`left < right`, kept as `left - right + 1 <= 0`."""
-    return relation("<=", _difference(left, right) + 1)
+    return relation("<=", lift(left) - right + 1)
 
 
 def ge(left: ExprLike, right: ExprLike) -> Condition:
@@ -245,12 +245,12 @@ def gt(left: ExprLike, right: ExprLike) -> Condition:
 
 def eq(left: ExprLike, right: ExprLike) -> Condition:
     """`left == right`."""
-    return relation("==", _difference(left, right))
+    return relation("==", lift(left) - right)
 
 
 def ne(left: ExprLike, right: ExprLike) -> Condition:
     """`left != right`."""
-    return relation("!=", _difference(left, right))
+    return relation("!=", lift(left) - right)
 
 
 def negate(condition: Condition) -> Condition:
@@ -267,10 +267,6 @@ def negate(condition: Condition) -> Condition:
         case Or(operands=operands):
             return conjunction(negate(c) for c in operands)
     raise TypeError(f"not a condition: {condition!r}")
-
-
-def _difference(left: ExprLike, right: ExprLike) -> Expr:
-    return (left if isinstance(left, Expr) else constant(left)) - right
 
 
 def relation(operator: Operator, expr: Expr) -> Condition:

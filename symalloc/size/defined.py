@@ -132,3 +132,14 @@ def evaluated_atoms(expr: Expr) -> Iterator[Atom]:
         for atom in pending.pop().atoms:
             yield atom
             pending += atom.tested if isinstance(atom, Select) else atom.operands
+
+
+def with_inner(exprs: Iterable[Expr]) -> list[Expr]:
+    """`exprs` and the expressions inside their atoms, at every depth, each once."""
+    pending = list(dict.fromkeys(exprs))
+    found = set(pending)
+    for expr in pending:  # which grows as it is walked
+        fresh = dict.fromkeys(e for atom in expr.atoms for e in atom.operands if e not in found)
+        found.update(fresh)
+        pending += fresh
+    return pending

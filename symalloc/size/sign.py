@@ -64,10 +64,15 @@ def undominated(sizes: Iterable[Expr], signed: Collection[str] = ()) -> tuple[Ex
 
     Symbols are taken as >= 0, but for those that are `signed`.
     """
+    return reaching(dict.fromkeys(sizes), lambda size, other: is_nonnegative(size - other, signed))
+
+
+def reaching(sizes: Iterable[Expr], reaches: Callable[[Expr, Expr], bool]) -> tuple[Expr, ...]:
+    """Those of `sizes` that no other `reaches`, of some that reach each other the first."""
     kept: list[Expr] = []
-    for size in dict.fromkeys(sizes):
-        if not any(is_nonnegative(other - size, signed) for other in kept):
-            kept = [other for other in kept if not is_nonnegative(size - other, signed)] + [size]
+    for size in sizes:
+        if not any(reaches(other, size) for other in kept):
+            kept = [*(other for other in kept if not reaches(size, other)), size]
     return tuple(kept)
 
 

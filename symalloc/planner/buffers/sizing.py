@@ -5,7 +5,7 @@ A symbol gets its value at entry, behind an instruction, or inside a branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -20,6 +20,7 @@ from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.expr import ONE, ZERO, Atom, Division, Expr, FloorDiv, constant, floordiv, mod, round_up
+from symalloc.size.sign import reaching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +195,9 @@ class Sizes:
                     return then
                 return otherwise if self._order.at_most(ONE, test) else None
             case Min(operands=operands):
-                return minimum(*_least(operands, self._order.at_most))
+                return minimum(*reaching(operands, self._order.at_most))
             case Max(operands=operands):
-                return maximum(*_least(operands, lambda low, high: self._order.at_most(high, low)))
+                return maximum(*reaching(operands, lambda high, low: self._order.at_most(low, high)))
         return None
 
     def _unusable(self, name: str, where: SymbolDefinition | None) -> str | None:
@@ -229,15 +230,6 @@ class Sizes:
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID
-
-
-def _least(operands: Sequence[Expr], at_most: Callable[[Expr, Expr], bool]) -> list[Expr]:
-    """Return the operands but for those that another one of them is never above."""
-    kept: list[Expr] = []
-    for operand in operands:
-        if not any(at_most(other, operand) for other in kept):
-            kept = [*(other for other in kept if not at_most(operand, other)), operand]
-    return kept
 
 
 def _by_positive(division: Division, numerator: Expr, divisor: Expr) -> Expr:

@@ -8,7 +8,7 @@ buffers has a few dozen.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise, product
@@ -19,7 +19,8 @@ from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.condition import Condition, disjunction, le
-from symalloc.size.expr import ONE, ZERO, Expr, constant
+from symalloc.size.defined import with_inner
+from symalloc.size.expr import ONE, ZERO, Expr, constant, evaluated
 
 Numbers = tuple[int, ...]
 Side = tuple[Expr, Expr]
@@ -138,7 +139,7 @@ class ArenaObligations:
 
     def _machine(self, fits: Callable[[Expr], bool] | None) -> Iterator[Obligation]:
         """Yield that no value leaves 64 bits, unless `fits` is None, and that no divisor is less than 1."""
-        every = _with_inner([self.arena.size, *(kind.offset for kind in self.kinds)])
+        every = with_inner([self.arena.size, *(kind.offset for kind in self.kinds)])
         open_ones = [] if fits is None else [value for value in every if not fits(value)]
         for whole, side in dict.fromkeys((value, side) for value in open_ones for side in _limits(value)):
             yield Obligation(
@@ -214,19 +215,6 @@ def _limits(value: Expr) -> Iterator[Side]:
         yield _LEAST, part
 
 
-def _with_inner(values: Iterable[Expr]) -> list[Expr]:
-    """`values` and the expressions inside their atoms, at every depth, each once."""
-    found = dict.fromkeys(values)
-    pending = list(found)
-    for value in pending:  # which grows as it is walked
-        for atom in value.atoms:
-            for operand in atom.operands:
-                if operand not in found:
-                    found[operand] = None
-                    pending.append(operand)
-    return pending
-
-
 # -- pairs of buffers from which it follows that all are apart ---------------------------------------------
 # At every position the buffers that are live are put in the order in which they lie at a few bindings.
 # Where each ends at the start of the next one or before, and no size is negative, each ends before all that
@@ -262,21 +250,13 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
 
 
 def _from_below(placements: Sequence[Placement]) -> list[int]:
-    """The indices by where each starts and ends at a few bindings."""
+    """The indices by where each starts and ends at a few bindings; what divides by zero there counts as 0."""
     names = frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in placements))
     bindings = [dict.fromkeys(names, extent) for extent in EXTENTS]
 
     @cache
     def ends(offset: Expr, size: Expr) -> list[tuple[int, int]]:
-        starts = [_value(offset, at) for at in bindings]
-        return [(start, start + _value(size, at)) for start, at in zip(starts, bindings, strict=True)]
+        found = ((evaluated(offset, at) or 0, evaluated(size, at) or 0) for at in bindings)
+        return [(start, start + nbytes) for start, nbytes in found]
 
     return sorted(range(len(placements)), key=lambda i: ends(placements[i].offset, placements[i].buffer.size))
-
-
-def _value(expr: Expr, binding: Mapping[str, int]) -> int:
-    """The value; 0 where a divisor is zero, for this only suggests an order."""
-    try:
-        return expr.evaluate(binding)
-    except ZeroDivisionError:
-        return 0

@@ -6,7 +6,7 @@ bytes by device and on several lanes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
@@ -17,7 +17,7 @@ import numpy as np
 
 from symalloc.analysis.dependencies import DependencyGraph, Dispatch, Edge, OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.register_machine import Activation, Reservation, Step
+from symalloc.analysis.register_machine import Reservation, Step
 from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin, operator_calls
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
@@ -142,13 +142,13 @@ def held_tensor(
     touched: Container[Var] = (),
 ) -> PeakTensor:
     """Return a tensor that is held at a step; `last` touches each last, `touched` are those in use there."""
-    under_way = [*_activations(step.frame)]
+    under_way = [*step.frame.under_way]
     frame, var = held.frame, held.var
     while not any(frame is one for one in under_way):
         call = frame.caller  # it has returned what is held
         assert call is not None
         frame, var = call.frame, call.var
-    inside = [one.name for one in _activations(frame) if one.caller is not None]
+    inside = [one.name for one in frame.under_way if one.caller is not None]
     kind: PeakKind = "storage" if held.why == "storage" and frame is held.frame else "tensor"
     origin = origins.get(var, NO_ORIGIN)
     result = held.why == "result"
@@ -162,13 +162,6 @@ def held_tensor(
         until=None if inside or result else last.get(var),
         idle=not inside and var not in touched,
     )
-
-
-def _activations(frame: Activation) -> Iterator[Activation]:
-    """Yield the functions under way, innermost first."""
-    yield frame
-    if frame.caller is not None:
-        yield from _activations(frame.caller.frame)
 
 
 def _remedy(
