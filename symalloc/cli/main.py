@@ -70,7 +70,7 @@ VERBS = {
     "diff": "Compare two plans, or the plans of two modules: what grew, and where.",
     "run": "Run a Relax module at given sizes; show the memory and time it takes.",
     "pack": "Pack buffers of fixed or symbolic sizes into one arena.",
-    "replay": "Replay allocation traces on symalloc's pool and on other allocators.",
+    "replay": "Replay allocation traces on symalloc's pool and on TVM's.",
     "report": "Draw a plan or a trace: a page for a browser.",
     "server": "Serve editors: findings as you type, sizes under the cursor, fixes.",
     "rules": "List the rules.",

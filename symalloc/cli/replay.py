@@ -1,4 +1,4 @@
-"""`symalloc replay`: what a pool, and others beside it, would reserve for recorded traces."""
+"""`symalloc replay`: what a pool, and TVM's beside it, would reserve for recorded traces."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ read.
 @replay_options
 @format_option("the figures")
 def replay_command(traces: tuple[Path, ...], form: str, **given: str | None) -> int:
-    """Replay allocation traces on several allocators, and compare the memory that they reserve.
+    """Replay allocation traces on two allocators, and compare the memory that they reserve.
 
-    They are symalloc's pool, one that keeps exact sizes (TVM's pooled allocator), and best fit (PyTorch's).
+    They are symalloc's pool, and one that keeps exact sizes, as TVM's pooled allocator does.
     """
     from symalloc.pool.replaying import POLICIES, replay
     from symalloc.pool.trace import read_trace

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from time import perf_counter
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +14,6 @@ from symalloc.pool.native_pool import BlockHandle, NativePool, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
 from symalloc.pool.trace import Alloc, Free, Trace
-
-MIB = 2**20
 
 
 class ExactSize:
@@ -44,65 +40,6 @@ class ExactSize:
         self._waiting[self._sizes[address]].append(address)
 
 
-class _SegmentPart(NamedTuple):
-    """Part of a segment; they are ordered as best fit takes them: the smallest first, then the lowest."""
-
-    size: int
-    address: int
-    segment: int
-    small: bool
-
-
-class BestFit:
-    """Best fit in segments, split and merged, as in PyTorch's CUDA caching allocator: blocks of at most
-    1 MiB in segments of 2 MiB, others in segments of 20 MiB, from 10 MiB on in their own.
-    """
-
-    def __init__(self) -> None:
-        self.reserved = 0
-        self._free: dict[bool, list[_SegmentPart]] = {True: [], False: []}
-        self._ends: dict[int, _SegmentPart] = {}  # free ones by their first and their last address
-        self._begins: dict[int, _SegmentPart] = {}
-        self._live: dict[int, _SegmentPart] = {}
-
-    def alloc(self, nbytes: int) -> int:
-        """The address of a block."""
-        size = max(round_up(nbytes, 512), 512)
-        small = size <= MIB
-        index = bisect_left(self._free[small], (size, 0))
-        fits = index < len(self._free[small])
-        part = self._taken(self._free[small][index]) if fits else self._segment(size, small)
-        if part.size - size > (511 if small else MIB):
-            self._give(part._replace(size=part.size - size, address=part.address + size))
-            part = part._replace(size=size)
-        self._live[part.address] = part
-        return part.address
-
-    def free(self, address: int) -> None:
-        """Merge the block with its free neighbours."""
-        part = self._live.pop(address)
-        for other in (self._ends.get(part.address), self._begins.get(part.address + part.size)):
-            if other is not None and other.segment == part.segment:
-                self._taken(other)
-                both = part.size + other.size
-                part = part._replace(size=both, address=min(part.address, other.address))
-        self._give(part)
-
-    def _segment(self, size: int, small: bool) -> _SegmentPart:
-        nbytes = 2 * MIB if small else 20 * MIB if size < 10 * MIB else round_up(size, 2 * MIB)
-        self.reserved += nbytes
-        return _SegmentPart(nbytes, self.reserved - nbytes, self.reserved, small)
-
-    def _give(self, part: _SegmentPart) -> None:
-        insort(self._free[part.small], part)
-        self._begins[part.address] = self._ends[part.address + part.size] = part
-
-    def _taken(self, part: _SegmentPart) -> _SegmentPart:
-        free = self._free[part.small]
-        del free[bisect_left(free, part)], self._begins[part.address], self._ends[part.address + part.size]
-        return part
-
-
 def replay_pool(options: PoolOptions) -> NativePool:
     """Return the pool that a trace is replayed on: nobody writes to its memory, so that it may have more of
     it than the machine has.
@@ -111,10 +48,9 @@ def replay_pool(options: PoolOptions) -> NativePool:
     return NativePool(replace(options, limit=limit), huge=False)
 
 
-POLICIES: Mapping[str, Callable[[PoolOptions], NativePool | ExactSize | BestFit]] = {
+POLICIES: Mapping[str, Callable[[PoolOptions], NativePool | ExactSize]] = {
     "pool": replay_pool,
     "exact-size": lambda _: ExactSize(),
-    "best-fit": lambda _: BestFit(),
 }
 
 

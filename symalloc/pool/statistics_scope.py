@@ -2,7 +2,8 @@
 
 with symalloc.pool.statistics() as counted:
     step()
-print(counted.peak_live, counted.tags["main.a float32[n, 64] (matmul, model.py:14)"].peak)
+found = counted.figures()
+print(found.peak_live, found.tags["main.a float32[n, 64] (matmul, model.py:14)"].peak)
 """
 
 from __future__ import annotations
@@ -85,36 +86,6 @@ class StatisticsScope:
         for scope in self._open:
             pool_functions.close_scope(*scope)
         self._open = []
-
-    @property
-    def tags(self) -> Mapping[str, TagCount]:
-        """Figures by tag, "" for blocks without one."""
-        return self.figures().tags
-
-    @property
-    def total(self) -> TagCount:
-        """The sum over all tags."""
-        return self.figures().total
-
-    @property
-    def live(self) -> int:
-        """Bytes live now, or at the end."""
-        return self.figures().live
-
-    @property
-    def peak_live(self) -> int:
-        """The most bytes live at a time."""
-        return self.figures().peak_live
-
-    @property
-    def peak_used(self) -> int:
-        """The most bytes in use at a time, rounded up."""
-        return self.figures().peak_used
-
-    @property
-    def peak_reserved(self) -> int:
-        """The most bytes backed at a time."""
-        return self.figures().peak_reserved
 
 
 @contextmanager

@@ -179,7 +179,7 @@ def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n:
     pool = symalloc.Pool()
     with statistics(pool) as further:
         symalloc.run(path, {"n": n}, repeat=3, pool=pool)
-    assert further.peak_live == taken["again"]
+    assert further.figures().peak_live == taken["again"]
     status, out, _ = run("run", path, *options[:2], "--limit", str(taken["call"] - 1))
     assert status == 1 and f" at n = {n}, which the pool takes in pages:\n" in out
     assert "  whole call: " in out and "  beside the pool: workspace of kernels" in out

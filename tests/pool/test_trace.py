@@ -244,7 +244,7 @@ def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -
     assert total(results).mean <= limit
 
 
-def test_the_pool_reserves_less_than_the_others() -> None:
+def test_the_pool_reserves_less_than_the_other() -> None:
     traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
     means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in POLICIES}
     assert means.pop("pool") < min(means.values())

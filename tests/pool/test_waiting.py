@@ -17,7 +17,7 @@ from hypothesis import given
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.replaying import BestFit, ExactSize
+from symalloc.pool.replaying import ExactSize
 from tests.pool.processes import survives, until, until_asleep
 from tests.pool.steps import STEPS, Step
 
@@ -270,10 +270,9 @@ def test_python_ends_while_threads_of_it_wait() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("kind", (ExactSize, BestFit))
 @given(steps=STEPS)
-def test_live_blocks_are_disjoint_and_reserved(kind: type[ExactSize | BestFit], steps: list[Step]) -> None:
-    peer = kind()
+def test_live_blocks_are_disjoint_and_reserved(steps: list[Step]) -> None:
+    peer = ExactSize()
     live: dict[int, int] = {}
     for step in steps:
         address = peer.alloc(step.nbytes)
@@ -295,23 +294,3 @@ def test_exact_sizes_serve_only_their_own() -> None:
     assert peer.reserved == 12288
     peer.alloc(8000)
     assert peer.reserved == 12288
-
-
-def test_best_fit_splits_and_merges_segments() -> None:
-    peer = BestFit()
-    first, second = peer.alloc(6 * MIB), peer.alloc(6 * MIB)
-    assert peer.reserved == 20 * MIB
-    peer.free(first)
-    peer.free(second)
-    assert peer.alloc(18 * MIB) == first, "the two halves and the rest are one again"
-    assert peer.reserved == 20 * MIB
-    peer.alloc(100)
-    assert peer.reserved == 22 * MIB, "small blocks have segments of their own"
-
-
-def test_best_fit_takes_the_smallest_that_fits() -> None:
-    peer = BestFit()
-    large, small = peer.alloc(40 * MIB), peer.alloc(30 * MIB)
-    peer.free(large)
-    peer.free(small)
-    assert peer.alloc(29 * MIB + 1) == small

@@ -91,7 +91,7 @@ def test_a_report_over_one_pool_counts_that_pool() -> None:
         for each, tag, nbytes in ((pool, "kept", 1000), (other, "others", 3000)):
             found = json.loads(pool_report(each, counted, form="json"))["counted"]
             assert (found["peak_live"], set(found["tags"])) == (nbytes, {tag})
-        assert counted.peak_live >= 4000
+        assert counted.figures().peak_live >= 4000
         pool.free(kept)
         other.free(others)
 

@@ -340,9 +340,9 @@ def _result(trace: str, policy: str, reserved: int, *, failed: str | None = None
 
 RESULTS = [
     _result("a", "pool", 105 * MIB),
-    _result("a", "best-fit", 200 * MIB),
+    _result("a", "exact-size", 200 * MIB),
     _result("b", "pool", 120 * MIB, failed="event 9: no room"),
-    _result("b", "best-fit", 450 * MIB),
+    _result("b", "exact-size", 450 * MIB),
 ]
 
 
@@ -359,7 +359,7 @@ def test_replay_as_json() -> None:
     assert document["version"] == 1
     assert [r["ratio"] for r in document["results"]] == [1.05, 2.0, 1.2, 4.5]
     assert document["results"][2]["out_of_memory"] == "event 9: no room"
-    assert document["totals"][1] == {"policy": "best-fit", "geometric_mean": 3.0, "worst": 4.5}
+    assert document["totals"][1] == {"policy": "exact-size", "geometric_mean": 3.0, "worst": 4.5}
 
 
 OPENCL = TargetReport(

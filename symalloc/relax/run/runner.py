@@ -300,7 +300,7 @@ class Calls:
         self.use += PoolUse(
             calls=1,
             allocations=after.allocs - before.allocs,
-            peak_live=0 if first is None else first.peak_live,
+            peak_live=0 if first is None else first.figures().peak_live,
             peak_reserved=after.peak_reserved,
             commits=after.commits - before.commits,
             decommits=after.decommits - before.decommits,

@@ -176,7 +176,7 @@ def test_tensors_are_named_where_it_is_asked_for() -> None:
         machine = relax.VirtualMachine(built, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
         with symalloc.pool.statistics(pool) as counted:
             result = machine["main"](x).numpy()
-        return result.tobytes(), sorted(counted.tags)
+        return result.tobytes(), sorted(counted.figures().tags)
 
     (plain, untagged), (named, tags) = ran(names=False), ran(names=True)
     assert plain == named and untagged == [""]
