@@ -34,7 +34,7 @@ from tvm import relax, tirx
 import symalloc
 from benchmarks.harness import in_turns, print_table, rounds_option
 from symalloc.planner.memory_plan import PlanOptions
-from symalloc.pool.sessions import claimed
+from symalloc.pool.instrumented_pool import claimed
 from symalloc.relax.run.runner import Runner
 
 COLUMNS = 192

@@ -16,7 +16,7 @@ from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
 from symalloc.planner.memory_report.device_budget import DeviceBudget as DeviceBudget
 from symalloc.pool.instrumented_pool import LeakWarning as LeakWarning
 from symalloc.pool.instrumented_pool import Pool as Pool
-from symalloc.pool.metrics import prometheus_text as prometheus_text
+from symalloc.pool.native_pool import ReservedBuffer as ReservedBuffer
 from symalloc.pool.pool_errors import BadFreeError as BadFreeError
 from symalloc.pool.pool_errors import BoundsError as BoundsError
 from symalloc.pool.pool_errors import OutOfMemoryError as OutOfMemoryError
@@ -24,7 +24,7 @@ from symalloc.pool.pool_errors import OverrunError as OverrunError
 from symalloc.pool.pool_errors import PoolError as PoolError
 from symalloc.pool.pool_errors import PoolUsageError as PoolUsageError
 from symalloc.pool.pool_options import PoolOptions as PoolOptions
-from symalloc.pool.reserved_buffer import ReservedBuffer as ReservedBuffer
+from symalloc.pool.statistics_scope import prometheus_text as prometheus_text
 from symalloc.program.packed_contracts import packed_function as packed_function
 from symalloc.prover.domain import Proof as Proof
 from symalloc.prover.domain import Verdict as Verdict

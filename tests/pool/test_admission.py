@@ -16,8 +16,8 @@ import pytest
 import symalloc
 from examples import mlp
 from symalloc import OutOfMemoryError, PoolUsageError
+from symalloc.pool.instrumented_pool import PoolSession
 from symalloc.pool.native_pool import BlockHandle
-from symalloc.pool.sessions import PoolSession
 from tests.pool.processes import until_asleep
 from tests.relax import modules_of_callers as callers
 from tests.scale import tries

@@ -10,13 +10,12 @@ from time import sleep
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.instrumented_pool import InstrumentedPool, LeakWarning
-from symalloc.pool.metrics import prometheus_text
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool, LeakWarning
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import replay, timeline_of
-from symalloc.pool.sessions import Holding
+from symalloc.pool.statistics_scope import prometheus_text
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
 from tests.pool.processes import at_once, survives
 from tests.pool.steps import STEPS, Step, as_trace

@@ -6,10 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import BlockHandle
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.sessions import Holding
 from tests.pool.processes import at_once, survives
 
 KIB, MIB = 2**10, 2**20

@@ -7,10 +7,9 @@ import pytest
 
 from symalloc.pool import statistics
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.metrics import prometheus_text
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.statistics_scope import TagCount
+from symalloc.pool.statistics_scope import TagCount, prometheus_text
 from tests.pool.processes import at_once
 
 KIB, MIB = 2**10, 2**20

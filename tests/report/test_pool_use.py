@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from symalloc.pool import statistics
-from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
-from symalloc.pool.sessions import Holding
 from symalloc.pool.statistics_scope import ScopeStatistics, TagCount
 from symalloc.report.document import as_json
 from symalloc.report.pool_use import PoolDocument, pool_report, use_as_text
