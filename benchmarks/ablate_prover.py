@@ -33,7 +33,7 @@ from tests.prover.random_questions import domain_of, plain, readable_question
 
 _EVERYTHING = Domain()
 Asked: TypeAlias = tuple[Condition, Domain, bool]
-_QUERY, _REFUTE = "symalloc.prover.query", "symalloc.prover.refute"
+_QUERY, _REFUTE = "symalloc.prover.query", "symalloc.prover.query"
 
 
 def _always(answer: object) -> Callable[..., object]:

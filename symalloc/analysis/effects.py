@@ -19,7 +19,7 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
-from symalloc.program.operator_effects import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS
+from symalloc.program.packed_contracts import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS
 from symalloc.size.expr import ZERO
 
 

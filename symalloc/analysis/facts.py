@@ -21,6 +21,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, consistent
 from symalloc.program.operands import operands_of, other_names, read_cast
 from symalloc.program.types import extents_of
+from symalloc.size.choice import is_nonnegative
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -34,7 +35,6 @@ from symalloc.size.condition import (
     negate,
 )
 from symalloc.size.expr import Expr, symbol
-from symalloc.size.sign import is_nonnegative
 
 # -- tests of Ifs ------------------------------------------------------------------------------------------
 

@@ -53,10 +53,10 @@ from symalloc.program.control_flow import (
     recursive,
 )
 from symalloc.program.operands import tensor_type
-from symalloc.program.operator_effects import READS_SOME, SHAPE_ARGUMENTS
+from symalloc.program.packed_contracts import READS_SOME, SHAPE_ARGUMENTS
+from symalloc.size.choice import is_nonnegative
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import ZERO, Expr, symbol
-from symalloc.size.sign import is_nonnegative
 
 KernelCall = ir.CallKernel | ir.CallTIR
 KernelCoverages: TypeAlias = Callable[[str], KernelCoverage]

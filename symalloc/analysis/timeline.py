@@ -14,8 +14,8 @@ from symalloc.analysis.register_lifetimes import Kills
 from symalloc.analysis.register_machine import RegisterMachine, Reservation, Step, UnknownMemoryError
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT
+from symalloc.size.choice import undominated
 from symalloc.size.expr import ONE, ZERO, Expr, evaluated
-from symalloc.size.sign import undominated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

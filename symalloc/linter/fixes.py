@@ -26,11 +26,10 @@ from symalloc.linter.sites.storages import storages_of
 from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span
 from symalloc.program.types import byte_count
-from symalloc.size.choice import maximum
+from symalloc.size.choice import maximum, reaching
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, ceildiv
 from symalloc.size.notation import TVMSCRIPT
-from symalloc.size.sign import reaching
 
 MAX_ROUNDS = 20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 from math import gcd
 from operator import iadd
@@ -20,8 +20,7 @@ import numpy as np
 from symalloc.planner.grid import Columns, Values, sample_grid
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, PlanBudget
 from symalloc.planner.stack import Stacking
-from symalloc.prover.domain import Domain
-from symalloc.prover.ordering import SyntacticOrder
+from symalloc.prover.domain import Domain, SyntacticOrder
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial, round_up
 
@@ -156,7 +155,7 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
 # -- comparisons that hold for every shape: cheap answers first, each question asked once -------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class Dominance:
     """`reaches` and `align` over one domain.
 
@@ -173,7 +172,6 @@ class Dominance:
     _aligned: dict[tuple[Expr, int], Expr] = field(default_factory=dict)
     _values: dict[Expr, Values] = field(default_factory=dict)
     _monomials: dict[Monomial, Values] = field(default_factory=dict)
-    _columns: Columns | None = None
 
     def __post_init__(self) -> None:
         self.order = SyntacticOrder(self.domain, MOST_COMPARED)
@@ -212,14 +210,11 @@ class Dominance:
             found = self._values[expr] = reduce(iadd, parts) if parts else np.zeros(self.columns.count)
         return found
 
-    @property
+    @cached_property
     def columns(self) -> Columns:
-        """The sample bindings, made where they are first needed."""
-        if self._columns is None:
-            assumed = (name for assumption in self.domain.assumptions for name in assumption.symbols)
-            names = tuple(sorted({*self.names, *assumed}))
-            self._columns = Columns(sample_grid(self.domain, names))
-        return self._columns
+        """The sample bindings."""
+        assumed = (name for assumption in self.domain.assumptions for name in assumption.symbols)
+        return Columns(sample_grid(self.domain, tuple(sorted({*self.names, *assumed}))))
 
     def _monomial(self, monomial: Monomial) -> Values:
         found = self._monomials.get(monomial)

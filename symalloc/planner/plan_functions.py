@@ -18,16 +18,14 @@ from symalloc.planner.buffers.assignment import (
     Restrictions,
     assign,
 )
-from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
-from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.buffers.candidates import Candidates, Sizes, find_candidates, known_symbols, left_alone
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.enforced_bounds import beyond, bound_guards, bounded, enforced, too_large
 from symalloc.planner.grid import ExtentBounds, Ranges, symbols_of
 from symalloc.planner.interference import HeldInOrder, cost_beside, reordered
 from symalloc.planner.memory_plan import GIVEN, Arena, Buffer, Fallback, Plan, PlanBudget, PlanOptions
 from symalloc.planner.offsets import assemble, storage
-from symalloc.planner.overflow_guards import guards
+from symalloc.planner.overflow_guards import beyond, bound_guards, bounded, enforced, guards, too_large
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.stack import PERFECT, SearchBudget, search
 from symalloc.program.ir import DeclaredBound, Function, Program, Var

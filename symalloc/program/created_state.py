@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NoReturn, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from symalloc.program import ir
 from symalloc.program.operands import function_references, leaves_in, tensor_type, type_of
-from symalloc.program.types import DType, ShapeType
+from symalloc.program.types import ShapeType
 from symalloc.size.choice import minimum
 from symalloc.size.expr import ZERO, Expr, ceildiv, constant, round_up
 
+Told = TypeVar("Told")
 DeviceKind: TypeAlias = Literal["cpu", "cuda", "other"]
 MHA, MLA, LINEAR, SLIDING = range(4)  # attn_utils.h:66
 DEPTHS = 2  # attn_utils.h:50
@@ -80,41 +81,37 @@ def handed_extents(call: ir.CallPacked, kernel: ir.Kernel) -> Mapping[str, Expr]
 # -- arguments -----------------------------------------------------------------------------------------------
 
 
-def _unknown(what: str) -> NoReturn:
-    raise _UnknownError(what)
+def _known(value: Told | None, what: str) -> Told:
+    """The value of `what`; raises _UnknownError where there is none."""
+    if value is None:
+        raise _UnknownError(what)
+    return value
 
 
 def _argument(arguments: Sequence[ir.Operand], index: int) -> ir.Operand:
-    return arguments[index] if index < len(arguments) else _unknown(f"argument {index}")
+    if index >= len(arguments):
+        raise _UnknownError(f"argument {index}")
+    return arguments[index]
 
 
 def _extents(arguments: Sequence[ir.Operand], index: int) -> tuple[Expr, ...]:
     found = type_of(_argument(arguments, index))
-    known = found.values if isinstance(found, ShapeType) else None
-    return _unknown(f"argument {index}") if known is None else known
+    return _known(found.values if isinstance(found, ShapeType) else None, f"argument {index}")
 
 
 def _number(arguments: Sequence[ir.Operand], index: int) -> Expr:
     found = _argument(arguments, index)
-    known = found.value if isinstance(found, ir.Scalar) else None
-    return _unknown(f"argument {index}") if known is None else known
-
-
-def _whole(value: Expr, what: str) -> int:
-    known = value.as_constant
-    return _unknown(what) if known is None else known
+    return _known(found.value if isinstance(found, ir.Scalar) else None, f"argument {index}")
 
 
 def _nbytes(operand: ir.Operand) -> Expr:
     found = tensor_type(operand)
-    known = None if found is None else found.nbytes
-    return _unknown("a tensor") if known is None else known
+    return _known(None if found is None else found.nbytes, "a tensor")
 
 
 def _itemsize(operand: ir.Operand) -> int:
     found = tensor_type(operand)
-    known: DType | None = None if found is None else found.dtype
-    return _unknown("the element type") if known is None else known.itemsize
+    return _known(None if found is None else found.dtype, "the element type").itemsize
 
 
 # -- the paged KV cache --------------------------------------------------------------------------------------
@@ -124,12 +121,12 @@ def _paged_cache(arguments: Sequence[ir.Operand], device: DeviceKind) -> Created
     """vm.builtin.paged_attention_kv_cache_create."""
     given, groups = _extents(arguments, 0), _extents(arguments, 1)
     if len(given) not in (5, 6) or len(groups) < 2:
-        _unknown("the configuration")
+        raise _UnknownError("the configuration")
     seqs, tokens, chunk, page, sliding = given[:5]
-    first = _whole(groups[0], "the first layer")
-    layers = _whole(groups[1], "the number of layers") - first
+    first = _known(groups[0].as_constant, "the first layer")
+    layers = _known(groups[1].as_constant, "the number of layers") - first
     query, keys, width, value_width = (_number(arguments, index) for index in (2, 3, 4, 5))
-    kinds = [_whole(kind, "a kind of attention") for kind in _extents(arguments, 6)]
+    kinds = [_known(kind.as_constant, "a kind of attention") for kind in _extents(arguments, 6)]
     size = _itemsize(_argument(arguments, 12))
     pages = ceildiv(tokens, page) + 1 + 2 * minimum(sliding, 1) * seqs
     paged = pages * page * width * size
@@ -140,7 +137,7 @@ def _paged_cache(arguments: Sequence[ir.Operand], device: DeviceKind) -> Created
         LINEAR: seqs * keys * width * value_width * size,
     }
     if not set(kinds) <= of_a_layer.keys() or len(kinds) < first + layers:
-        _unknown("a kind of attention")
+        raise _UnknownError("a kind of attention")
     temporary = 2 * chunk * query * INDEX + chunk * query * value_width * size
     if MHA in kinds:
         temporary += chunk * (query * width + keys * width + keys * value_width) * size
@@ -162,7 +159,7 @@ def _spread(arguments: Sequence[ir.Operand], groups: int) -> str | None:
     """The reason for which a device may take more, or less, than what one alone takes."""
     if groups > 2:
         return "the layers of the KV cache are spread over several groups of devices"
-    if _whole(_number(arguments, 7), "argument 7"):
+    if _known(_number(arguments, 7).as_constant, "argument 7"):
         return "NVSHMEM gives the pages of a KV cache that is transferred"
     return None
 
@@ -171,7 +168,7 @@ def _takes_flash_infer(backends: Sequence[ir.Operand]) -> bool:
     """paged_kv_cache.cc:2739: one of the attention functions is FlashInfer's."""
     leaves = [leaf for backend in backends for leaf in leaves_in(backend)]
     if any(isinstance(leaf, ir.Var) for leaf in leaves):
-        _unknown("an attention function")
+        raise _UnknownError("an attention function")
     return ir.TextLiteral("flashinfer") in leaves
 
 

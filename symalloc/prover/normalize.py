@@ -19,7 +19,7 @@ from symalloc.size.defined import holds
 from symalloc.size.expr import Atom, Division, Expr, Mod, Symbol, constant, symbol
 
 
-def replace(condition: Condition, old: Atom, new: Expr) -> Condition:
+def put(condition: Condition, old: Atom, new: Expr) -> Condition:
     """`condition` with the atom `old` replaced at every depth."""
     return condition.rewrite(lambda atom: new if atom == old else None)
 

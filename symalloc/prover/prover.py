@@ -10,8 +10,7 @@ from time import perf_counter
 
 from symalloc.prover.domain import GLANCE, Box, Budget, Domain, Meter, Proof, Verdict, interval
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, read_bound, relevant
-from symalloc.prover.query import Query, decide_query, first_points, inhabited, satisfies, undecided
-from symalloc.prover.refute import refute
+from symalloc.prover.query import Query, decide_query, first_points, inhabited, refute, satisfies, undecided
 from symalloc.prover.smtlib import Solver
 from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (

@@ -14,10 +14,9 @@ from symalloc.prover.prover import Prover
 from symalloc.report.plan_json import Measure, PlannedFunction, TensorRecord
 from symalloc.report.quantities import MOST_ROWS, binding_text, capped, columns, human_bytes, times
 from symalloc.shown import Shown, counted
-from symalloc.size.choice import maximum
+from symalloc.size.choice import is_nonnegative, maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.expr import ZERO, Expr, highest
-from symalloc.size.sign import is_nonnegative
 
 
 class TensorPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.index_bounds import is_below
 from symalloc.analysis.kernels.uninitialized import left_out
+from symalloc.size.choice import is_nonnegative
 from symalloc.size.condition import ge, lt
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
-from symalloc.size.sign import is_nonnegative
 from tests.scale import tries
 
 A, B, N, M = map(symbol, "abnm")

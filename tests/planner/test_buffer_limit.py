@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symalloc.errors import UsageError
-from symalloc.planner.buffers.sizing import known_symbols
-from symalloc.planner.enforced_bounds import edges, enforced, greatest, within
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.memory_plan import Arena, BoundsUse, FallbackKind, Flavour, Plan, PlanOptions
+from symalloc.planner.overflow_guards import edges, enforced, greatest, within
 from symalloc.planner.plan_functions import plan_program
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import DeclaredBound, Function

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from symalloc.prover.domain import Box, Budget, Meter, decide, interval
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.prover import simplify
-from symalloc.prover.query import satisfies
-from symalloc.prover.refute import abstract_quotients, contradiction, refute
+from symalloc.prover.query import abstract_quotients, contradiction, refute, satisfies
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr
 from symalloc.size.parse import parse_condition

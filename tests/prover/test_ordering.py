@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.prover.domain import Domain
-from symalloc.prover.ordering import SyntacticOrder, alternatives, candidates
+from symalloc.prover.domain import Domain, SyntacticOrder, alternatives, candidates
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol

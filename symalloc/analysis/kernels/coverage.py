@@ -23,10 +23,9 @@ from symalloc.analysis.kernels.index_bounds import bounds_of, is_plain, scalars_
 from symalloc.analysis.kernels.solution import Solution, in_rows
 from symalloc.program import ir
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop
-from symalloc.size.choice import maximum, minimum
+from symalloc.size.choice import maximum, minimum, undominated
 from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt, negate
 from symalloc.size.expr import ZERO, Expr, constant, floordiv, symbol
-from symalloc.size.sign import undominated
 
 
 class Range(NamedTuple):

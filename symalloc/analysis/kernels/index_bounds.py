@@ -8,10 +8,9 @@ from functools import partial
 
 from symalloc.analysis.facts import extent_facts
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelScalar
-from symalloc.size.choice import maximum, minimum
+from symalloc.size.choice import is_nonnegative, maximum, minimum
 from symalloc.size.condition import Condition, Relation, le, lt
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol, floordiv, product, symbol
-from symalloc.size.sign import is_nonnegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from math import gcd
 
 from symalloc.analysis.kernels.index_bounds import Extremes, divided, extremes, factor_of, is_below
 from symalloc.program.ir import KernelAccess
-from symalloc.size.choice import Choice, first_choice
+from symalloc.size.choice import Choice, first_choice, is_nonnegative
 from symalloc.size.condition import Condition, Relation, conjunction, disjunction, eq, ge, le, lt
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, constant, floordiv, from_atom, mod, symbol
-from symalloc.size.sign import is_nonnegative
 
 _MOST_STEPS = 32
 """Equations that are solved for one access."""

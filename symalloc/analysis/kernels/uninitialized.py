@@ -13,10 +13,9 @@ from typing import NamedTuple
 from symalloc.analysis.kernels.coverage import Elements, Passes, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import DType, TensorType
-from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.choice import is_nonnegative, maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, floordiv, mod, product, symbol
-from symalloc.size.sign import is_nonnegative
 
 _MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""

@@ -38,7 +38,7 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PathCondition
 from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
-from symalloc.program.operator_effects import NEEDS_ELEMENTS
+from symalloc.program.packed_contracts import NEEDS_ELEMENTS
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product, symbol

@@ -39,10 +39,9 @@ from symalloc.program.operands import extent_pairs, tensor_type
 from symalloc.program.types import ScalarType, TensorType, byte_count
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import maximum, select
+from symalloc.size.choice import maximum, select, undominated
 from symalloc.size.condition import Condition, Relation, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant, evaluated, product, round_up, symbol
-from symalloc.size.sign import undominated
 
 _TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
 _MOST_SUMS = 64  # of a formula that the prover is asked about

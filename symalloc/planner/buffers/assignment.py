@@ -27,7 +27,6 @@ import numpy as np
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps, Groups, Spans
 from symalloc.planner.buffers.candidates import Candidates
-from symalloc.planner.enforced_bounds import edges
 from symalloc.planner.grid import (
     ExtentBounds,
     Grid,
@@ -39,6 +38,7 @@ from symalloc.planner.grid import (
     worst_shapes,
 )
 from symalloc.planner.memory_plan import Buffer, FurtherArena, PlanOptions
+from symalloc.planner.overflow_guards import edges
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.expr import ZERO, Expr, round_up

@@ -18,8 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from symalloc.analysis.register_machine import Step
-from symalloc.planner.buffers.candidates import Candidates
-from symalloc.planner.buffers.sizing import padded_size
+from symalloc.planner.buffers.candidates import Candidates, padded_size
 from symalloc.planner.grid import Numbers, SizeTable, Truths, Values, matrix_product
 from symalloc.planner.memory_plan import Buffer
 from symalloc.program.control_flow import PathCondition, ReservationPoint

@@ -22,8 +22,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.ir import Var
-from symalloc.prover.domain import INT64_MAX, Budget, Domain, Proof, Verdict
-from symalloc.prover.ordering import SyntacticOrder
+from symalloc.prover.domain import INT64_MAX, Budget, Domain, Proof, SyntacticOrder, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum
 from symalloc.size.condition import Condition, Relation, disjunction, eq, le

@@ -32,10 +32,9 @@ from symalloc.program.types import OpaqueType, TensorType, Type, holds_memory, t
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.shown import Shown
-from symalloc.size.choice import maximum
+from symalloc.size.choice import grows, maximum, undominated
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.expr import ZERO, Expr, constant, highest, round_up, symbol
-from symalloc.size.sign import grows, undominated
 
 Part: TypeAlias = Literal["arenas", "call", "kept", "workspace", "inputs"]
 """Arenas, a call with its results, the result of the call before, workspace and the machine's table of sizes,

@@ -32,11 +32,10 @@ from symalloc.planner.memory_report.function_report import require_symbols
 from symalloc.prover.domain import INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.shown import Shown
-from symalloc.size.choice import maximum
+from symalloc.size.choice import maximum, undominated
 from symalloc.size.condition import conjunction, le
 from symalloc.size.expr import ZERO, Expr, constant, highest
 from symalloc.size.parse import as_expr
-from symalloc.size.sign import undominated
 
 _FORM = re.compile(r"(?:(?P<function>[^:=]+):)?(?P<values>[^:]*)")
 _COMMA = re.compile(r",(?![^()]*\))")  # none between parentheses

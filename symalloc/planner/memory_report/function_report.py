@@ -22,8 +22,8 @@ from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX
 from symalloc.shown import Shown
+from symalloc.size.choice import undominated
 from symalloc.size.expr import Expr, combined, evaluated, highest, total
-from symalloc.size.sign import undominated
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

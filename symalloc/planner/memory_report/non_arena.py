@@ -21,9 +21,8 @@ from symalloc.program import ir
 from symalloc.program.created_state import handed_extents
 from symalloc.program.operands import function_references, instructions_of, type_of
 from symalloc.program.types import TensorType, type_leaves
-from symalloc.size.choice import maximum
+from symalloc.size.choice import maximum, undominated
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.sign import undominated
 
 PAGE = 4096  # bytes: what TVM's pools, of workspace and of storages, round every request up to
 MOST_CALLS = 16  # after so many calls of a function its pool is taken as settled

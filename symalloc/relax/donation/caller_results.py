@@ -15,7 +15,7 @@ from tvm import relax
 
 from symalloc.analysis.donation import WHOLE, Donation
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import GuardKind
 from symalloc.program.ir import Program

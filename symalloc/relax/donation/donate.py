@@ -29,7 +29,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
 from symalloc.analysis.regions import Pointees, PointsTo, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
-from symalloc.planner.buffers.sizing import KnownSymbols, Sized, Sizes, known_symbols
+from symalloc.planner.buffers.candidates import KnownSymbols, Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.planner.overflow_guards import overflow_guards

@@ -16,8 +16,7 @@ from tvm import relax
 
 from symalloc.program import ir
 from symalloc.program.operands import type_of
-from symalloc.program.operator_effects import NEEDS_ELEMENTS
-from symalloc.program.packed_contracts import packed_contract, stated_contract
+from symalloc.program.packed_contracts import NEEDS_ELEMENTS, packed_contract, stated_contract
 from symalloc.program.types import (
     DType,
     ShapeType,

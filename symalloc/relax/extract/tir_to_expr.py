@@ -17,7 +17,7 @@ from symalloc.program.ir import Origin
 from symalloc.program.types import DType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Box, interval
 from symalloc.relax.ir_types import Node, PrimNode, VarNode, free_name
-from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.choice import Signs, maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -34,7 +34,6 @@ from symalloc.size.condition import (
     negate,
 )
 from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, symbol
-from symalloc.size.sign import Signs
 
 Made = TypeVar("Made", Expr, Condition)
 _MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders

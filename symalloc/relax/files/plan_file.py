@@ -24,7 +24,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import fenced_graph
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.call_moments import (

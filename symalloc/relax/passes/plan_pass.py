@@ -19,8 +19,7 @@ from tvm_ffi import DLDeviceType
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import RunError, UsageError, shown
-from symalloc.planner.buffers.candidates import least_held
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols, least_held
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.interference import cost_beside

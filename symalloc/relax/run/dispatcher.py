@@ -21,7 +21,7 @@ from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import RunError
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import fenced_graph
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements

@@ -19,7 +19,7 @@ from tvm import relax, tirx
 from symalloc.analysis.donation import Donation, Leaf, inputs_of, intermediates_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.index_bounds import entry_facts_of, index_bounds, scalars_of
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.program import ir

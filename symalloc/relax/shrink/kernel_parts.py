@@ -24,7 +24,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.planner.buffers.sizing import known_symbols, padded_size
+from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.planner.grid import Values, sample_grid
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type

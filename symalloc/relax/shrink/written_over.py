@@ -19,7 +19,7 @@ from tvm import relax
 from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.planner.buffers.sizing import known_symbols, padded_size
+from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.planner.grid import TYPICAL, Values, sample_grid
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type

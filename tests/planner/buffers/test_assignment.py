@@ -17,8 +17,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner import plan_functions
 from symalloc.planner.buffers.assignment import Assignment, Chosen, assign
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps
-from symalloc.planner.buffers.candidates import find_candidates
-from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.buffers.candidates import Sizes, find_candidates, known_symbols
 from symalloc.planner.grid import ExtentBounds, Grid, SizeTable, Values, sample_table, worst_shapes
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Flavour, PlanOptions

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.assignment import assign
-from symalloc.planner.buffers.candidates import find_candidates, left_alone
-from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.buffers.candidates import Sizes, find_candidates, known_symbols, left_alone
 from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanOptions, Unplanned

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import Magnitudes
-from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.ordering import SyntacticOrder
+from symalloc.prover.domain import INT64_MIN, Domain, SyntacticOrder
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import gt
 from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, round_up, symbol

@@ -12,7 +12,7 @@ import tvm
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.interference import cost_beside
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, PlanOptions
 from symalloc.planner.planned_program import planned_program
