@@ -445,7 +445,7 @@ def _pass(name: str, *code: str) -> Mechanism:
 PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
     "LowerGuards": _pass("LowerGuards", "sizes_and_guards.lower_guards", "sizes_and_guards._asserted"),
-    "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
+    "KillOnPaths": _pass("KillOnPaths", "pipeline.KillOnPaths", "pipeline._KillWriter"),
     "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
 }
 """The passes behind the planner."""

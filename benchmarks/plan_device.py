@@ -52,9 +52,9 @@ from benchmarks.plan_graphs import captured, declared
 from benchmarks.zoo_models import GROUPS, case_named
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import has_device
+from symalloc.relax.ir_types import error_text
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.relax.tvm_error import error_text
 from tests.models.measure import load
 from tests.models.planned import Call, Variants, calls, difference, needed
 from tests.models.planned.call import Found

@@ -36,9 +36,9 @@ import symalloc
 from benchmarks.harness import json_option
 from benchmarks.zoo_models import GROUPS, case_named
 from symalloc.relax.emit.kernel_offsets import offset_parameters
+from symalloc.relax.ir_types import error_text
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.relax.tvm_error import error_text
 
 TARGETS = ("llvm", "c", "cuda", "opencl", "metal", "webgpu", "rocm", "vulkan")
 SHOWN = (

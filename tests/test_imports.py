@@ -59,17 +59,13 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "ir_types": set(),
     "rewrite": {"ir_types"},
     "source_spans": {"ir_types", "rewrite"},
-    "tvm_error": set(),
     "extract": {"ir_types"},
-    "read": {"emit", "ir_types", "source_spans", "tvm_error"},
+    "read": {"emit", "ir_types", "source_spans"},
     "emit": {"extract", "ir_types", "rewrite"},
     "donation": {"emit", "extract", "ir_types", "rewrite"},
-    "shrink": {"donation", "emit", "extract", "ir_types", "rewrite", "tvm_error"},
-    "passes": {
-        *("donation", "emit", "extract", "ir_types", "read", "rewrite", "shrink", "source_spans"),
-        "tvm_error",
-    },
-    "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
+    "shrink": {"donation", "emit", "extract", "ir_types", "rewrite"},
+    "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "shrink", "source_spans"},
+    "workers": {"extract", "ir_types", "passes", "read"},
     "files": {
         "donation",
         "emit",
@@ -80,9 +76,8 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
         "rewrite",
         "shrink",
         "source_spans",
-        "tvm_error",
     },
-    "run": {"extract", "files", "ir_types", "passes", "rewrite", "tvm_error", "workers"},
+    "run": {"extract", "files", "ir_types", "passes", "rewrite", "workers"},
     "": set(),
 }
 FOR_ALL = {"symalloc.errors", "symalloc.options", "symalloc.shown"}

@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType, SourceName, Span
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.program.ir import Var
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -70,10 +71,10 @@ def source_of(binding: object) -> str:
     return place_text(place_of(getattr(binding, "value", None)))
 
 
-def sources_in(analysis: FunctionAnalysis) -> Mapping[Var, str]:
-    """The places that the calls of a function come from, by the variables that they are bound to."""
+def origins_in(analysis: FunctionAnalysis) -> Mapping[Var, TensorOrigin]:
+    """The origins of the tensors of a function, with the places that its calls come from."""
     found = ((one.var, source_of(one.handle)) for _, one in analysis.cfg.instructions)
-    return {var: place for var, place in found if place}
+    return tensor_origins(analysis, {var: place for var, place in found if place})
 
 
 @lru_cache(maxsize=256)

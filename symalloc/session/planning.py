@@ -35,7 +35,7 @@ from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
-from symalloc.relax.workers.child import CrashError, call_in_child
+from symalloc.relax.workers.worker_pool import CrashError, call_in_child
 from symalloc.report.plan_diff import PlanDiff, compare_plans
 from symalloc.report.plan_json import PlannedFunction, is_plan_report, plans_as_json, read_plan
 from symalloc.session.files import explained, read_text, require_folder_of, write_file, write_proofs

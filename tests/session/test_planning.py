@@ -17,7 +17,7 @@ from symalloc.errors import UsageError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.read.open_model import load_module
-from symalloc.relax.workers.child import call_in_child
+from symalloc.relax.workers.worker_pool import call_in_child
 from symalloc.session import planning
 from symalloc.session.files import read_source, write_atomically, write_source
 from symalloc.session.planning import planned_file

@@ -26,13 +26,12 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.emit.kernel_offsets import offset_parameters
 from symalloc.relax.extract import extract
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, VarNode, relax_functions
+from symalloc.relax.ir_types import CallNode, Node, VarNode, relax_functions, run_error
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.passes.stages import has_memory_operations
 from symalloc.relax.read.open_model import ModelFile, ModuleEntry, open_model
 from symalloc.relax.source_spans import map_places, place_span
-from symalloc.relax.tvm_error import run_error
 
 _LOG = logging.getLogger("symalloc")
 

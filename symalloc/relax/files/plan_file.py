@@ -21,7 +21,7 @@ from tvm.ir.transform import PassContext
 from tvm.relax import transform
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
+from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
 from symalloc.planner.buffers.candidates import known_symbols
@@ -59,7 +59,7 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
 from symalloc.program.reading import ModuleOptions
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.savings import with_alias
+from symalloc.relax.donation.results import with_alias
 from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.kernel_body import parameter_symbols
@@ -76,14 +76,22 @@ from symalloc.relax.files.load import (
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, elements, relax_functions, visit, with_parameters
+from symalloc.relax.ir_types import (
+    CallNode,
+    Node,
+    elements,
+    error_text,
+    relax_functions,
+    run_error,
+    visit,
+    with_parameters,
+)
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.passes.stages import instrument, passes_run_by
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.rewrite import with_functions
-from symalloc.relax.source_spans import sources_in
-from symalloc.relax.tvm_error import error_text, run_error
+from symalloc.relax.source_spans import origins_in
 from symalloc.size.expr import Expr
 
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
@@ -120,13 +128,7 @@ def _plans(lowered: tvm.IRModule) -> dict[str, tuple[Timeline, Mapping[Var, Tens
         failed = Timeline(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, (failed, {}))
     found = analyse(program)
-    return {
-        name: (
-            Timeline.of(program, name, kills="stock"),
-            tensor_origins(found[name], sources_in(found[name])),
-        )
-        for name in names
-    }
+    return {name: (Timeline.of(program, name, kills="stock"), origins_in(found[name])) for name in names}
 
 
 def plan_file(
@@ -200,7 +202,7 @@ def _graphs(
             planned.plans[name],
             outcomes[name].planned,
             outcomes[name].reserved,
-            origins=tensor_origins(one, sources_in(one)),
+            origins=origins_in(one),
             signed=signed_symbols(one.cfg.function),
             lanes=lanes,
         )
@@ -377,9 +379,9 @@ def plan_outcomes(planned: PlannedModule, in_place: Program | None = None) -> di
 def _origins(planned: PlannedModule, name: str) -> Mapping[Var, TensorOrigin]:
     """The origins of tensors in a function as it was given, and as it was planned."""
     analysis = planned.analyses[name]
-    found = tensor_origins(analysis, sources_in(analysis))
+    found = origins_in(analysis)
     before = planned.unplanned[name]
-    return found if before is analysis else {**tensor_origins(before, sources_in(before)), **found}
+    return found if before is analysis else {**origins_in(before), **found}
 
 
 def _compared(

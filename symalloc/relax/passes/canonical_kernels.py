@@ -17,7 +17,7 @@ from tvm.ir import Call, GlobalVar, Op, PrimType, StringImm
 from tvm.tirx.buffer import BufferType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
+from symalloc.analysis.tensor_origin import NO_ORIGIN
 from symalloc.program.ir import AllocTensor, Operand, Var
 from symalloc.relax.emit.emit_module import BYTE
 from symalloc.relax.extract import extract
@@ -42,7 +42,7 @@ from symalloc.relax.rewrite import (
     map_functions,
     without,
 )
-from symalloc.relax.source_spans import sources_in
+from symalloc.relax.source_spans import origins_in
 
 _NUMBER = re.compile(r"(?<!atan)(?<=[a-z])_?\d+(?=_|$)")  # no other operator of Relax ends with one
 
@@ -178,7 +178,7 @@ class _Namer(BindingRewriter):
             function.attrs and function.attrs.get("relax.force_pure", False)
         )
         self.instructions = by_binding(analysis.cfg)
-        self.origins = tensor_origins(analysis, sources_in(analysis))
+        self.origins = origins_in(analysis)
         self.tensors: dict[Operand, list[AllocTensor]] = {}
         for _, tensor in analysis.cfg.of_type(AllocTensor):
             self.tensors.setdefault(tensor.storage, []).append(tensor)

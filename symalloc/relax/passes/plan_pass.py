@@ -31,8 +31,8 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.caller_results import COPIED, take_results
 from symalloc.relax.donation.donate import donate
+from symalloc.relax.donation.results import COPIED, take_results
 from symalloc.relax.emit.emit_module import allocated, emit_module, function_texts
 from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.extract import extract

@@ -30,9 +30,8 @@ from tvm.target import Target
 from symalloc.errors import UsageError, require_choice, shown
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.calls import MEMORY_OPERATORS
-from symalloc.relax.ir_types import Node, calls_of, relax_functions
+from symalloc.relax.ir_types import Node, calls_of, error_text, relax_functions
 from symalloc.relax.passes.canonical_kernels import canonical_kernels
-from symalloc.relax.tvm_error import error_text
 
 
 def target_of(value: object) -> Target:

@@ -20,9 +20,8 @@ from tvm.ir import Call, Tuple
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node, VarNode, free_name
+from symalloc.relax.ir_types import Node, VarNode, error_text, free_name
 from symalloc.relax.source_spans import at_place, map_places
-from symalloc.relax.tvm_error import error_text
 from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr
 from symalloc.size.parse import SizeParser, parse_body

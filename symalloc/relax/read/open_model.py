@@ -27,7 +27,7 @@ from tvm_ffi.serialization import from_json_graph_str
 
 from symalloc.program.reading import ImportRefusedError, ReadProblem, UnreadableError
 from symalloc.program.span import Source
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, error_text
 from symalloc.relax.read.find_files import GZIP, SUFFIXES, ModelFunction, kind_of, model_function
 from symalloc.relax.read.importing import (
     SourcedBuilder,
@@ -42,7 +42,6 @@ from symalloc.relax.read.script_file import decode, parse_text, read_bytes
 from symalloc.relax.read.script_guard import INFERENCE_PREFIXES
 from symalloc.relax.read.torch_program import import_torch, load_torch
 from symalloc.relax.source_spans import place_span
-from symalloc.relax.tvm_error import error_text
 
 if TYPE_CHECKING:
     import onnx

@@ -33,7 +33,7 @@ from tvm.script.parser.core.parser import Parser
 
 from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.program.span import Span, column_of
-from symalloc.relax.ir_types import Node, free_name
+from symalloc.relax.ir_types import Node, error_text, free_name
 from symalloc.relax.read.script_file import (
     FACES,
     Constant,
@@ -46,7 +46,6 @@ from symalloc.relax.read.script_file import (
     is_entry_point,
 )
 from symalloc.relax.read.script_guard import SAFE_BUILTINS, refusals, text_refusal
-from symalloc.relax.tvm_error import error_text
 
 _IR_NAMES = (
     *("ir_module", "module_attrs", "module_global_infos", "dummy_global_info", "vdevice", "lookup_vdevice"),

@@ -21,7 +21,7 @@ import msgspec
 from tvm import relax
 
 from symalloc.program.reading import ImportRefusedError, UnreadableError
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, error_text
 from symalloc.relax.read.importing import (
     SourcedBuilder,
     dimensions,
@@ -33,7 +33,6 @@ from symalloc.relax.read.importing import (
 )
 from symalloc.relax.read.script_file import expression_of
 from symalloc.relax.source_spans import place_span
-from symalloc.relax.tvm_error import error_text
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

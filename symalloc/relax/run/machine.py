@@ -26,12 +26,11 @@ from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import PoolError, PoolUsageError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
-from symalloc.relax.ir_types import BindingNode, effect
+from symalloc.relax.ir_types import BindingNode, effect, error_text, run_error
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.stages import passes_run_by
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument, forward, with_sequences
-from symalloc.relax.tvm_error import error_text, run_error
 
 
 def machines(

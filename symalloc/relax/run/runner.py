@@ -46,7 +46,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import module_report, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, RefusedError
-from symalloc.relax.ir_types import calls_of, relax_functions
+from symalloc.relax.ir_types import calls_of, relax_functions, run_error
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments, with_room
@@ -60,7 +60,6 @@ from symalloc.relax.run.machine import (
     planned_by_tvm,
     reserved_by_tvm,
 )
-from symalloc.relax.tvm_error import run_error
 from symalloc.size.expr import highest
 
 _LOG = logging.getLogger("symalloc")

@@ -26,6 +26,7 @@ from symalloc.program.reading import (
 from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, extract_numbered
+from symalloc.relax.ir_types import error_text
 from symalloc.relax.passes.stages import (
     PassFailedError,
     UnknownPassError,
@@ -35,7 +36,6 @@ from symalloc.relax.passes.stages import (
     wanted_stages,
 )
 from symalloc.relax.read.open_model import module_from, open_model
-from symalloc.relax.tvm_error import error_text
 
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 

@@ -12,8 +12,7 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.canonical_kernels import NameTensors
-from symalloc.relax.passes.kill_on_paths import KillOnPaths
-from symalloc.relax.passes.pipeline import finishing_pipeline, pipeline
+from symalloc.relax.passes.pipeline import KillOnPaths, finishing_pipeline, pipeline
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.run.machine import memory_cfg
 from tests.relax.built import SCRIPT, calls

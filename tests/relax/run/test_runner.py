@@ -32,7 +32,7 @@ from symalloc.program.types import (
 from symalloc.relax.files.load import load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.runner import Runner, sweep
-from symalloc.relax.workers.child import call_in_child
+from symalloc.relax.workers.worker_pool import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.relax.built import SCRIPT
 

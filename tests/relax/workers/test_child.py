@@ -9,8 +9,7 @@ import pytest
 
 from symalloc.errors import RunError
 from symalloc.program.reading import ReadOptions
-from symalloc.relax.workers.child import call_in_child
-from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.relax.workers.worker_pool import WorkerPool, call_in_child
 
 HERE = "tests.relax.workers.test_child"
 

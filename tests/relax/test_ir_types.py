@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.relax.tvm_error import error_text
+from symalloc.relax.ir_types import error_text
 
 
 @pytest.mark.parametrize(
