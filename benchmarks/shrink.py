@@ -10,12 +10,12 @@ pipelines, and twenty models of the zoo.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import geometric_mean, median
 from time import process_time
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 import tvm
@@ -42,6 +42,7 @@ ZOO = (
     *("torch_t5_encoder", "torch_unet", "torch_whisper_encoder"),
 )
 LEVELS: tuple[Kind, ...] = ("ours", "safe", "full")
+T = TypeVar("T")
 TURN = 0.02  # seconds of calls that are timed together
 
 
@@ -72,17 +73,21 @@ def _cases(name: str) -> list[Case]:
     return [replace(case, pipeline=one) for one in get_args(PipelineName)] if name in NETWORKS else [case]
 
 
+def _each(chosen: Sequence[Case], measure: Callable[[Case], T]) -> Iterator[T]:
+    """What is measured of each of the models that TVM builds without a plan, too."""
+    for case in chosen:
+        try:
+            yield measure(case)
+        except tvm.error.InternalError:  # with TVM 0.27 what is killed must not be a constant
+            print(f"{case.name}: TVM cannot build it without a plan")
+
+
 def _print_memory(chosen: Sequence[Case], levels: Sequence[Kind]) -> int:
     shares: dict[Kind, list[list[float]]] = {level: [] for level in levels}
     bits = set[str]()
 
     def measured() -> Iterator[dict[str, Any]]:
-        for case in chosen:
-            try:
-                row, found = _bytes(case, levels)
-            except tvm.error.InternalError:  # with TVM 0.27 what is killed must not be a constant
-                print(f"{case.name}: TVM cannot build it without a plan")
-                continue
+        for row, found in _each(chosen, partial(_bytes, levels=levels)):
             for level in levels:
                 shares[level].append(found[level])
             bits.add(row["bits"])
@@ -156,8 +161,7 @@ def _print_times(chosen: Sequence[Case], levels: Sequence[Kind], rounds: int) ->
     ratios: dict[Kind, list[float]] = {level: [] for level in levels}
 
     def timed() -> Iterator[dict[str, Any]]:
-        for case in chosen:
-            row = _timed(case, levels, rounds)
+        for row in _each(chosen, partial(_timed, levels=levels, rounds=rounds)):
             for level in levels:
                 ratios[level].append(row[level])
             yield row

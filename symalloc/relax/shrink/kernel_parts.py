@@ -261,13 +261,14 @@ class PartsProof:
 
     `fresh` are those that it allocates, by root, with `shapes` and `bindings`; `spans` tells the first and
     last point that uses one, `given` those of each call of a kernel, by position; `loose` are the roots that
-    anything else sees, `kernels` what was made of kernels.
+    anything else sees, `entry` the symbols known from the start, `kernels` what was made of kernels.
     """
 
     def __init__(self, module: tvm.IRModule, analysis: FunctionAnalysis) -> None:
         self.module, self.analysis = module, analysis
         self.copies = cache(lambda name: copies_of(module[name]))
         cfg, known = analysis.cfg, {} if analysis.cfg.joins else analysis.allocations
+        self.entry = known_symbols(cfg).entry
         made = [(known[one.var].number, one) for _, one in cfg.of_type(ir.AllocFresh) if one.var in known]
         self.fresh = {n: one for n, one in made if one.shape is not None and not (one.inexact or one.giver)}
         self.shapes = {root: one.shape or () for root, one in self.fresh.items()}
@@ -321,12 +322,11 @@ class PartsProof:
         """
         made, whole = self.fresh[root], self.fresh[place.whole]
         own, extents = self.shapes[root], self.shapes[place.whole]
-        known = known_symbols(self.analysis.cfg).entry
         return (
             root not in self.loose
             and self.analysis.escapes.get(place.whole) in (None, RETURNED)
             and (made.dtype, made.device, made.scope) == (whole.dtype, whole.device, whole.scope)
-            and known.issuperset(name for one in extents for name in one.symbols)
+            and self.entry.issuperset(name for one in extents for name in one.symbols)
             and own != extents
             and len(own) == len(extents)
             and all(

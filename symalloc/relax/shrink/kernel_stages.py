@@ -20,7 +20,7 @@ from symalloc.relax.ir_types import (
     with_variables,
 )
 
-_SPATIAL = 0  # tirx.IterVar.DataPar
+SPATIAL = 0  # tirx.IterVar.DataPar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Stage:
         values = elements(self.realized.iter_values)
         used = [value.__chandle__() for value in values if value.__chandle__() in loops]
         pairs = zip(elements(self.block.iter_vars), values, strict=True)
-        spatial = [(axis.var, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
+        spatial = [(axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL]
         if len(used) != len(loops) or len({*used}) != len(loops) or len(spatial) != len(self.place):
             return False
 
@@ -123,7 +123,7 @@ def _stage(statement: Node) -> Stage | None:
         place=elements(block.body.indices),
         value=block.body.value,
         axes=tuple(axis.var for axis in axes),
-        reduces=any(axis.iter_type != _SPATIAL for axis in axes),
+        reduces=any(axis.iter_type != SPATIAL for axis in axes),
     )
     return None if by_data else stage
 

@@ -145,6 +145,37 @@ def test_what_stays(name: str) -> None:
     assert len(kernel.body.block.alloc_buffers) == left
 
 
+def _summed(terms: int, combined: str = "{} + {}") -> tvm.IRModule:
+    """A kernel that combines as many values as `terms` of a padded row."""
+    return from_source(f"""
+@I.ir_module
+class Kernels:
+    @T.prim_func(private=True, s_tir=True)
+    def summed(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        C = T.sblock_alloc_buffer(({8 + terms},), "float32")
+        for i in range({8 + terms}):
+            with T.sblock("C"):
+                vi = T.axis.spatial({8 + terms}, i)
+                C[vi] = T.if_then_else(vi < 8, A[vi], T.float32(0))
+        for i, k in T.grid(8, {terms}):
+            with T.sblock("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = {combined.format("B[vi]", "C[vi + vk]")}
+""")
+
+
+@pytest.mark.parametrize(
+    ("terms", "combined", "left"),
+    [(9, "{} + {}", 1), (9, "T.max({}, {})", 0), (128, "{} + {}", 1), (129, "{} + {}", 0)],
+)
+def test_paddings_go_into_reductions_that_do_not_run_on_vectors(terms: int, combined: str, left: int) -> None:
+    module = _summed(terms, combined)
+    assert len(shrunk(module, "full")[0]["summed"].body.block.alloc_buffers) == left
+    assert len(shrunk(module, "safe")[0]["summed"].body.block.alloc_buffers) == 1
+
+
 def test_the_pass_and_the_option_do_the_same() -> None:
     lowered = lower(from_source(MODULE), "llvm", pipeline="target")
     passed = symalloc.ShrinkKernels("safe")(lowered)
