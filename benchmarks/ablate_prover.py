@@ -33,7 +33,7 @@ from tests.prover.random_questions import domain_of, plain, readable_question
 
 _EVERYTHING = Domain()
 Asked: TypeAlias = tuple[Condition, Domain, bool]
-_QUERY, _REFUTE = "symalloc.prover.query", "symalloc.prover.query"
+_QUERY = "symalloc.prover.query"
 
 
 def _always(answer: object) -> Callable[..., object]:
@@ -47,10 +47,10 @@ _nothing, _false, _none = _always(None), _always(False), _always(())
 LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "bounds": {f"{_QUERY}._by_bounds": _nothing},
     "refutation": {f"{_QUERY}._by_refutation": _nothing},
-    "products": {f"{_REFUTE}.contradiction": _false},
-    "remainders": {f"{_REFUTE}._Refutation.residues": _false},
-    "multipliers": {f"{_REFUTE}._multipliers": _none},
-    "polynomial division": {f"{_REFUTE}.long_division": lambda above, _below: (ZERO, above)},
+    "products": {f"{_QUERY}.contradiction": _false},
+    "remainders": {f"{_QUERY}._Refutation.residues": _false},
+    "multipliers": {f"{_QUERY}._multipliers": _none},
+    "polynomial division": {f"{_QUERY}.long_division": lambda above, _below: (ZERO, above)},
     "far points": {f"{_QUERY}._far": _none},
     "descent": {"symalloc.prover.prover._Search._descend": _nothing},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},

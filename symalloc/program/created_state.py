@@ -109,11 +109,6 @@ def _nbytes(operand: ir.Operand) -> Expr:
     return _known(None if found is None else found.nbytes, "a tensor")
 
 
-def _itemsize(operand: ir.Operand) -> int:
-    found = tensor_type(operand)
-    return _known(None if found is None else found.dtype, "the element type").itemsize
-
-
 # -- the paged KV cache --------------------------------------------------------------------------------------
 
 
@@ -127,7 +122,8 @@ def _paged_cache(arguments: Sequence[ir.Operand], device: DeviceKind) -> Created
     layers = _known(groups[1].as_constant, "the number of layers") - first
     query, keys, width, value_width = (_number(arguments, index) for index in (2, 3, 4, 5))
     kinds = [_known(kind.as_constant, "a kind of attention") for kind in _extents(arguments, 6)]
-    size = _itemsize(_argument(arguments, 12))
+    element = tensor_type(_argument(arguments, 12))
+    size = _known(None if element is None else element.dtype, "the element type").itemsize
     pages = ceildiv(tokens, page) + 1 + 2 * minimum(sliding, 1) * seqs
     paged = pages * page * width * size
     of_a_layer = {

@@ -127,7 +127,8 @@ def negative_combination(
     objective: Row = {i: cost for i, cost in enumerate(costs) if cost}
     while falling := [column for column, cost in objective.items() if cost < 0]:
         entering = min(falling)  # by Bland's rule
-        leaving = _leaving(table, basis, entering)
+        bounded = (i for i, row in enumerate(table) if row.get(entering, 0) > 0)
+        leaving = min(bounded, key=basis.__getitem__, default=None)
         if leaving is None:
             return True
         pivot = table[leaving]
@@ -140,11 +141,6 @@ def negative_combination(
         objective = _eliminate(objective, pivot, entering)
         basis[leaving] = entering
     return False
-
-
-def _leaving(table: Sequence[Row], basis: Sequence[int], entering: int) -> int | None:
-    bounded = [i for i, row in enumerate(table) if row.get(entering, 0) > 0]
-    return min(bounded, key=lambda i: basis[i], default=None)
 
 
 def _eliminate(row: Row, pivot: Row, column: int) -> Row:
@@ -299,7 +295,9 @@ def long_division(above: Expr, below: Expr) -> tuple[Expr, Expr]:
     whole = Expr({})
     if below.as_constant is not None or not below.terms:
         return whole, above
-    lead, by = max(below.terms.items(), key=lambda term: _order(term[0]))
+    order = {monomial: (degree(monomial), [atom.key for atom, _ in monomial]) for monomial in below.terms}
+    lead = max(order, key=order.__getitem__)
+    by = below.terms[lead]
     for _ in range(8):
         ratios = ((divide(m, lead), c // by) for m, c in above.terms.items() if c % by == 0)
         step = next((Expr({m: c}) for m, c in ratios if m is not None), None)
@@ -310,10 +308,6 @@ def long_division(above: Expr, below: Expr) -> tuple[Expr, Expr]:
             break
         whole, above = whole + step, rest
     return whole, above
-
-
-def _order(monomial: Monomial) -> tuple[int, list[str]]:
-    return degree(monomial), [atom.key for atom, _ in monomial]
 
 
 def _introduce(atom: Atom, table: dict[str, Expr], facts: list[Condition], box: Box) -> Expr:

@@ -48,13 +48,6 @@ MOST_FENCES = 6
 LABEL, COLUMN = 23, 12  # cells of the table of bytes
 
 
-def peak_lines(report: FunctionReport) -> Iterator[str]:
-    """Yield what makes the peak at each of the samples that somebody asked for."""
-    for sample in report.samples if report.asked else ():
-        if sample.peak is not None and sample.peak.tensors:
-            yield from _peak(sample.peak, sample.binding, report.outside.kernels)
-
-
 def _peak(peak: CallPeak, binding: Mapping[str, int], kernels: tuple[KernelUse, ...]) -> Iterator[str]:
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
     yield f"  peak{at_binding(binding)}: {human_bytes(peak.nbytes)} of tensors{runs}"
@@ -163,7 +156,9 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     yield from _guards(plan, width)
     yield from _samples(report, width)
     yield from (_broken(told, width) for told in _above_unplanned(report))
-    yield from peak_lines(report)
+    for sample in report.samples if report.asked else ():
+        if sample.peak is not None and sample.peak.tensors:
+            yield from _peak(sample.peak, sample.binding, report.outside.kernels)
     yield from _buffers(report)
     yield from _outside(report)
     if report.target is not None:

@@ -150,7 +150,8 @@ def _extremum(kind: type[Extremum], operands: tuple[ExprLike, ...]) -> Expr:
     flat: dict[Expr, None] = {}
     folded: int | None = None
     for operand in map(lift, operands):
-        for part in _flatten(kind, operand):
+        atom = operand.as_atom
+        for part in atom.operands if isinstance(atom, kind) else (operand,):
             value = part.as_constant
             if value is None:
                 flat[part] = None
@@ -161,11 +162,6 @@ def _extremum(kind: type[Extremum], operands: tuple[ExprLike, ...]) -> Expr:
     if len(flat) == 1:
         return next(iter(flat))
     return from_atom(kind(tuple(sorted(flat, key=lambda e: e.key))))
-
-
-def _flatten(kind: type[Extremum], operand: Expr) -> tuple[Expr, ...]:
-    atom = operand.as_atom
-    return atom.operands if isinstance(atom, kind) else (operand,)
 
 
 def first_choice(subject: Condition | Expr) -> Choice | None:

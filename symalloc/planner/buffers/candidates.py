@@ -290,7 +290,10 @@ def find_candidates(
     """
     analysis = analyses[name]
     if analysis.recursive:
-        return Candidates(left=tuple(_unplanned_by_recursion(analysis)), cfg=analysis.cfg)
+        why = "its function calls itself: an arena would be held for every call under way"
+        made_here = analysis.allocations.items()
+        kept = [Unplanned(name=var.name, reason=why, nbytes=one.nbytes, var=var) for var, one in made_here]
+        return Candidates(left=kept, cfg=analysis.cfg)
     ranges = analysis.live_ranges(made.number for made in analysis.allocations.values())
     found: list[Buffer] = []
     left: list[Unplanned] = []
@@ -345,13 +348,6 @@ def find_candidates(
 def left_alone(results: Iterable[Buffer]) -> Iterator[Unplanned]:
     """Yield results, which keep memory of their own."""
     return (Unplanned(name=r.name, reason=RETURNED, nbytes=r.nbytes, var=r.var) for r in results)
-
-
-def _unplanned_by_recursion(analysis: FunctionAnalysis) -> Iterator[Unplanned]:
-    """Yield every allocation of a function that calls itself."""
-    reason = "its function calls itself: an arena would be held for every call under way"
-    for var, made in analysis.allocations.items():
-        yield Unplanned(name=var.name, reason=reason, nbytes=made.nbytes, var=var)
 
 
 # -- the timeline of a call --------------------------------------------------------------------------------
