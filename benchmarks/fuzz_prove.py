@@ -16,7 +16,7 @@ import click
 from symalloc.prover.domain import Box, Budget, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import Solver
-from symalloc.size.defined import fails, holds
+from symalloc.size.choice import fails, holds
 from symalloc.size.parse import parse_condition
 from tests.prover.random_questions import NAMES, Question, contradictions, domain_of, plain, readable_question
 

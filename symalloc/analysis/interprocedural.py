@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import arguments_of, bind_kernel
 from symalloc.analysis.conflicts import FeasiblePaths, ReuseConflicts
-from symalloc.analysis.effects import Effect, find_effects, find_escapes
+from symalloc.analysis.effects import Effect, LiveRanges, find_effects, find_escapes, find_live_ranges
 from symalloc.analysis.kernels.coverage import (
     UNKNOWN_ELEMENTS,
     Elements,
@@ -25,7 +25,6 @@ from symalloc.analysis.kernels.coverage import (
     kernel_coverage,
 )
 from symalloc.analysis.kernels.uninitialized import MemoryRange
-from symalloc.analysis.liveness import LiveRanges, find_live_ranges
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import (
     NO_EFFECTS,

@@ -21,7 +21,6 @@ from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes
 from symalloc.program import ir
 from symalloc.program.control_flow import EVERY_PATH, PathCondition, control_flow_graph
 from symalloc.program.operands import function_references, instructions_of
-from symalloc.program.record import record
 from symalloc.program.types import (
     ALIGNMENT,
     OpaqueType,
@@ -31,6 +30,7 @@ from symalloc.program.types import (
     Type,
     byte_count,
     holds_memory,
+    record,
 )
 from symalloc.size.expr import Expr, round_up
 

@@ -17,7 +17,7 @@ from symalloc.cli.output import colour_wanted, show, terminal_width
 @rules_option
 def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> None:
     """Explain RULE with examples.  RULE is an id such as SYM101, or a name; without it, list the rules."""
-    from symalloc.report.rule_page import render_rule_page, render_rule_table
+    from symalloc.report.text import render_rule_page, render_rule_table
     from symalloc.rulebook.rule import load_rules
 
     colour, width = colour_wanted(sys.stdout), terminal_width(sys.stdout)

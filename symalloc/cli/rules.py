@@ -20,7 +20,7 @@ def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     The severity error/note means: an error if no shape satisfies the rule, a note if some shapes do.  A third
     one, as in error/error/note, applies if only empty tensors violate the rule.
     """
-    from symalloc.report.rule_page import render_rule_json, render_rule_table
+    from symalloc.report.text import render_rule_json, render_rule_table
     from symalloc.rulebook.rule import load_rules
 
     book = load_rules(rules)

@@ -29,8 +29,8 @@ from symalloc.program.reading import AS_IS
 from symalloc.program.types import DType
 from symalloc.prover.domain import Proof, Verdict
 from symalloc.rulebook.rule import Rule, Rulebook
+from symalloc.size.choice import evaluated_divisors
 from symalloc.size.condition import FALSE, Condition, conjunction
-from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr
 
 load_sites()

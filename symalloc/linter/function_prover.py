@@ -29,8 +29,8 @@ from symalloc.program.ir import DeclaredBound, Function, Kernel, KernelAccess, O
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
+from symalloc.size.choice import evaluated_divisors
 from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
-from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22

@@ -30,9 +30,8 @@ from symalloc.program import ir
 from symalloc.program.control_flow import functions_as_values
 from symalloc.program.operands import extent_pairs
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
-from symalloc.program.record import no_collections
 from symalloc.program.span import NumberedSpan, Source, Span
-from symalloc.program.types import TupleType, extents_of
+from symalloc.program.types import TupleType, extents_of, no_collections
 from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.rule import Rulebook, load_rules

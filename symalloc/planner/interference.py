@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.analysis.dependencies import HappensBefore, Touch
-from symalloc.analysis.liveness import Intervals
+from symalloc.analysis.effects import Intervals
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.grid import Ranges, matrix_product, sample_grid, score_grid

@@ -1,7 +1,7 @@
 """The plan of a function: buffers, where each lies in its arena, and the checks that the arithmetic needs.
 
 Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) of
-positions (`symalloc.analysis.liveness`): two buffers may lie in the same place where no position is in
+positions (`symalloc.analysis.effects`): two buffers may lie in the same place where no position is in
 both, and nothing else may be read from the numbers.  What comes later needs no other types: memory that lives
 inside one kernel is a buffer of that one position; a kernel that may write its output over a dying input
 counts as two positions, so that the two do not meet; another order of the instructions, or a copy left out,
@@ -20,12 +20,11 @@ import msgspec
 
 from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.donation import Donation, parse_donation
-from symalloc.analysis.liveness import Intervals
+from symalloc.analysis.effects import Intervals
 from symalloc.errors import UsageError, require_texts
 from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole
 from symalloc.program.ir import Var
-from symalloc.program.record import record
-from symalloc.program.types import ALIGNMENT
+from symalloc.program.types import ALIGNMENT, record
 from symalloc.shown import Shown, counted
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr

@@ -29,9 +29,8 @@ from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import INT64_MAX, Box, Domain, interval
 from symalloc.prover.normalize import read_bound
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import Max, Min, Select, maximum, minimum
+from symalloc.size.choice import Max, Min, Select, maximum, minimum, with_inner
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, le
-from symalloc.size.defined import with_inner
 from symalloc.size.expr import (
     Atom,
     Expr,

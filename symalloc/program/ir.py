@@ -13,9 +13,8 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from symalloc.program.packed_contracts import PackedContract, packed_contract
-from symalloc.program.record import record
 from symalloc.program.span import PrintedScript, Source, Span
-from symalloc.program.types import DType, ScalarType, TensorType, Type, type_leaves
+from symalloc.program.types import DType, ScalarType, TensorType, Type, record, type_leaves
 from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Expr, symbol
 

@@ -14,8 +14,8 @@ from math import lcm
 from typing import TypeVar
 
 from symalloc.prover.domain import Box, Domain, decide, interval
+from symalloc.size.choice import holds
 from symalloc.size.condition import Condition, Relation, ge, le
-from symalloc.size.defined import holds
 from symalloc.size.expr import Atom, Division, Expr, Mod, Symbol, constant, symbol
 
 

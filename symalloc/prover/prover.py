@@ -12,7 +12,7 @@ from symalloc.prover.domain import GLANCE, Box, Budget, Domain, Meter, Proof, Ve
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, read_bound, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, refute, satisfies, undecided
 from symalloc.prover.smtlib import Solver
-from symalloc.size.choice import Max, Min
+from symalloc.size.choice import Max, Min, fails, holds
 from symalloc.size.condition import (
     TRUE,
     And,
@@ -28,7 +28,6 @@ from symalloc.size.condition import (
     ne,
     relation,
 )
-from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, evaluated, mod, symbol
 
 

@@ -21,9 +21,8 @@ from typing import TypeVar
 from symalloc.prover.domain import Box, Budget, Meter, Proof, Verdict, decide, interval
 from symalloc.prover.normalize import NormalizedDomain, absorb, periods, put
 from symalloc.prover.smtlib import Solver
-from symalloc.size.choice import first_choice
+from symalloc.size.choice import fails, first_choice, holds
 from symalloc.size.condition import Condition, Or, Relation, conjunction, eq, ge, le, relation
-from symalloc.size.defined import fails, holds
 from symalloc.size.expr import (
     Atom,
     Division,

@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 
 from symalloc.prover.domain import Box, Budget, Domain, Proof, Verdict
 from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.choice import fails, holds
 from symalloc.size.condition import Condition
-from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr
 
 Status = Literal["sat", "unsat", "unknown"]
@@ -201,7 +201,7 @@ class Z3:
     """A context of z3 and a solver for one question after the other, which it reads as SMT-LIB (`smtlib`).
 
     Its integer division rounds so that the remainder is not negative; that is Python's for divisors of at
-    least 1, and the conditions given here hold no other divisor where they matter (`symalloc.size.defined`).
+    least 1, and the conditions given here hold no other divisor where they matter (`symalloc.size.choice`).
     """
 
     def __init__(self) -> None:

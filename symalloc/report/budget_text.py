@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symalloc.planner.memory_report.device_budget import BudgetTerm, Cut, DeviceBudget
-from symalloc.report.plan_text import largest_text, trade_lines
+from symalloc.report.plan_text import WIDTH, largest_text, trade_lines
 from symalloc.report.quantities import binding_text, broken, columns, cut, human_bytes
 from symalloc.size.choice import maximum
 from symalloc.size.expr import combined
 
 WIDEST = 56  # characters of a formula
-WIDTH = 110
 _EXTENT = {True: "every", False: "no"}
 LONGEST = 300  # characters of a condition
 TITLES = {

@@ -124,9 +124,6 @@ class Relation(Condition):
     def fold(self, algebra: Algebra[T, B]) -> B:
         return algebra.relation(self.operator, self.expr.fold_terms(algebra))
 
-    def __repr__(self) -> str:
-        return f"Relation({self})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Junction(Condition):
@@ -158,9 +155,6 @@ class Junction(Condition):
 
     def map(self, change: Callable[[Expr], Expr]) -> Condition:
         return self.connect(lambda operand: operand.map(change))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self})"
 
 
 class And(Junction):
@@ -291,8 +285,6 @@ def relation(operator: Operator, expr: Expr) -> Condition:
 
 def _leads_negative(expr: Expr) -> bool:
     """True if the first monomial in a fixed order is negative: `e == 0` and `-e == 0` share one form."""
-    if len(expr.terms) < 2:
-        return any(c < 0 for c in expr.terms.values())
     return min(expr.terms.items(), key=lambda term: [(atom.key, power) for atom, power in term[0]])[1] < 0
 
 

@@ -398,9 +398,6 @@ class Expr(Written):
         terms = sorted(self.terms.items(), key=_order) if algebra.ordered else self.terms.items()
         return [(c, [(atom.fold(algebra), power) for atom, power in m]) for m, c in terms]
 
-    def __repr__(self) -> str:
-        return f"Expr({self})"
-
 
 def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
     """`numerator // denominator`; terms that the divisor divides exactly leave the division, and a common

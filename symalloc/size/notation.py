@@ -192,6 +192,9 @@ class Written:
     def __str__(self) -> str:
         return self._plain
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
     def _sympy_(self) -> Any:
         from symalloc.size.sympy_terms import SympyTerms
 

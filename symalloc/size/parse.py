@@ -5,7 +5,7 @@ Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `
 `Min`/`Max` are read as `min`/`max`.
 
 A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`), a
-condition that is read states the obligation (`symalloc.size.defined`); a size does not.
+condition that is read states the obligation (`symalloc.size.choice`); a size does not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Union
 
 from symalloc.errors import nearest, shown
 from symalloc.size import condition as cond
-from symalloc.size.choice import Select, maximum, minimum, select
+from symalloc.size.choice import Select, defined, evaluated_atoms, maximum, minimum, select
 from symalloc.size.condition import Condition
-from symalloc.size.defined import defined, evaluated_atoms
 from symalloc.size.expr import (
     ONE,
     ZERO,

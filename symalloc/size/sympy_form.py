@@ -105,11 +105,6 @@ def _sum(left: tuple[Expr, Expr], right: tuple[Expr, Expr]) -> tuple[Expr, Expr]
     return a * (common // p) + c * (common // q), constant(common)
 
 
-def _ceiling(value: Any) -> Expr:
-    above, below = _ratio(value.args[0])
-    return -floordiv(-above, below)
-
-
 def _choice(value: Any, values: Iterable[Expr]) -> Expr:
     """A `Piecewise` with `values` in place of its own."""
     *others, result = values
@@ -126,7 +121,7 @@ _READERS: tuple[tuple[Any, Callable[[Any], Expr]], ...] = (
     (sympy.Mul, _product),
     (sympy.Pow, _power),
     (sympy.floor, lambda v: floordiv(*_ratio(v.args[0]))),
-    (sympy.ceiling, _ceiling),
+    (sympy.ceiling, lambda v: -floordiv(*_ratio(-v.args[0]))),
     (sympy.Mod, lambda v: mod(from_sympy(v.args[0]), from_sympy(v.args[1]))),
     (sympy.Min, lambda v: minimum(*map(from_sympy, v.args))),
     (sympy.Max, lambda v: maximum(*map(from_sympy, v.args))),

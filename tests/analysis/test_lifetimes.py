@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.misuses import UnwrittenReads
 from symalloc.analysis.timeline import Timeline
-from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.program.ir import Operand, Ownership, Program, TupleValue, Var
 from symalloc.program.types import OpaqueType, StorageType, TupleType
 from tests.program.build import Body, param, program_of, tensor_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tvm.script import from_source
 
 import symalloc
+from symalloc.analysis.effects import Intervals
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from symalloc.prover.domain import INT64_MAX, Domain, Proof, Verdict
-from symalloc.size.defined import holds
+from symalloc.size.choice import holds
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 NAMES = ("a", "b", "c")

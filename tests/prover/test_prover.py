@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Box, Budget, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover, order
 from symalloc.prover.smtlib import FEWEST, Solver
+from symalloc.size.choice import holds
 from symalloc.size.condition import Condition
-from symalloc.size.defined import holds
 from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points
 from tests.prover.random_questions import contradictions, domain_of, plain, readable_question

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from symalloc.report.rule_page import render_rule_page, render_rule_table, severity_text
+from symalloc.report.text import render_rule_page, render_rule_table, severity_text
 from symalloc.rulebook.rule import Rulebook, load_rules
 
 

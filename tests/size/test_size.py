@@ -13,7 +13,7 @@ from symalloc.linter.diagnostic import Severity
 from symalloc.program.ir import Origin, Program
 from symalloc.prover.domain import Box
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import maximum, minimum, select
+from symalloc.size.choice import defined, evaluated_divisors, fails, holds, maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -28,7 +28,6 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.defined import defined, evaluated_divisors, fails, holds
 from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, product
 from symalloc.size.expr import symbol as sym
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr, symbols_in

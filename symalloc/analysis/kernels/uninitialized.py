@@ -98,8 +98,7 @@ class MemoryRange(NamedTuple):
 
     def is_like(self, other: MemoryRange) -> bool:
         """True if it is part of the same bytes, in elements of the same places."""
-        alike = self.sized and other.sized and self.type is not None and other.type is not None
-        if not alike or self.type is None or other.type is None:
+        if not (self.sized and other.sized) or self.type is None or other.type is None:
             return False
         same = self.type.shape == other.type.shape and self.type.nbytes == other.type.nbytes
         return same and self.is_at(other)

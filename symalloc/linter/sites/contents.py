@@ -9,9 +9,9 @@ from itertools import islice, product
 
 from symalloc.analysis.dependencies import Collision, HappensBefore, dependency_graph, placed_together
 from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, gap_between
+from symalloc.analysis.misuses import LostRead, UnwrittenRead
 from symalloc.analysis.regions import Region, Target
 from symalloc.analysis.sets import RegionSet, contains
-from symalloc.analysis.unwritten_reads import LostRead, UnwrittenRead
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,

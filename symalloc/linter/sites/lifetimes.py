@@ -7,7 +7,7 @@ from itertools import chain
 
 from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.conflicts import Access
-from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
+from symalloc.analysis.misuses import killed_variables, out_of_scope, used_variables, uses_after_kill
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.linter.sites.site import (

@@ -15,12 +15,11 @@ from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import FeasiblePaths, ReuseConflicts
 from symalloc.analysis.dependencies import OrderName
 from symalloc.analysis.facts import branch_tests, facts_of
-from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.kernels.coverage import Passes
+from symalloc.analysis.misuses import UnwrittenReads, written_zero_offset_views
 from symalloc.analysis.regions import FunctionSummary, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
-from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import FunctionProver, KernelProofs, PlacedConstraint
 from symalloc.program import ir

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from symalloc.analysis.call_expansion import arguments_of, bind_kernel
-from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.kernels.coverage import Passes
+from symalloc.analysis.misuses import is_read_besides
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.register_machine import Step
 from symalloc.analysis.sets import RegionSet, contains

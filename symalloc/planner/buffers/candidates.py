@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from symalloc.analysis.effects import RETURNED
+from symalloc.analysis.effects import RETURNED, LiveRange
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.liveness import LiveRange
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.program.ir import Var
-from symalloc.program.record import record
+from symalloc.program.types import record
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
+from symalloc.size.choice import with_inner
 from symalloc.size.condition import Condition, disjunction, le
-from symalloc.size.defined import with_inner
 from symalloc.size.expr import ONE, ZERO, Expr, constant, evaluated
 
 Numbers = tuple[int, ...]

@@ -26,7 +26,7 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.non_arena import PAGE, KernelWorkspace
 from symalloc.program import ir
-from symalloc.program.created_state import CreatedState, DeviceKind, StatePart, created_state
+from symalloc.program.created_state import DeviceKind, StatePart, created_state
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import OpaqueType, TensorType, Type, holds_memory, type_leaves
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain, Proof, Verdict
@@ -165,9 +165,11 @@ def function_memory(
     weights, vague = _weights(function.params[count:])
     outcome, outside = report.outcome, report.outside
     calls = [outcome.planned, *([outcome.unplanned] if outcome.fallback else [])]
-    created = _created(function, device)
+    inside = [*instructions_of(function.body)]  # what it calls in the module is not looked at
+    states = [(one, created_state(one, device)) for one in inside if isinstance(one, ir.CallPacked)]
+    created = [(call, state) for call, state in states if state is not None]
     variables = {call.var for call, _ in created}
-    alone = not any(isinstance(one, ir.CallFunction) for one in instructions_of(function.body))
+    alone = not any(isinstance(one, ir.CallFunction) for one in inside)
     names = {call.name for call, _ in created if alone}
     returned = [result.nbytes for result in outside.returned]
     sized = {
@@ -253,12 +255,6 @@ def _nbytes(kind: Type) -> Expr | None:
     if isinstance(kind, TensorType):
         return kind.nbytes
     return None if isinstance(kind, OpaqueType) else ZERO
-
-
-def _created(function: ir.Function, device: DeviceKind) -> list[tuple[ir.CallPacked, CreatedState]]:
-    """The states that a function creates on a device itself; what it calls in the module is not looked at."""
-    calls = [one for one in instructions_of(function.body) if isinstance(one, ir.CallPacked)]
-    return [(call, made) for call in calls if (made := created_state(call, device)) is not None]
 
 
 def _workspace(calls: Sequence[KernelWorkspace]) -> tuple[tuple[Expr, ...], ...]:

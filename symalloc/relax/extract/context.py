@@ -15,7 +15,6 @@ from tvm_ffi import structural_equal
 from symalloc.analysis.call_expansion import bind_parameters
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
-from symalloc.program.record import record
 from symalloc.program.span import NO_SPANS, SourceMap, Span
 from symalloc.program.types import (
     FunctionType,
@@ -28,6 +27,7 @@ from symalloc.program.types import (
     Type,
     filled_in,
     is_open,
+    record,
     substituted,
 )
 from symalloc.relax.extract.kernel_integers import MOST_INTEGERS

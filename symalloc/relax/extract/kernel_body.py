@@ -13,7 +13,7 @@ from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import BufferLayout, Kernel, KernelAccess, KernelBuffer, KernelScalar, Origin
-from symalloc.program.record import DeferredTuple
+from symalloc.program.types import DeferredTuple
 from symalloc.relax.extract.kernel_integers import Integers, KernelIntegers
 from symalloc.relax.extract.kernel_walk import LEAVING, complains, kernel_accesses
 from symalloc.relax.extract.tir_to_expr import (

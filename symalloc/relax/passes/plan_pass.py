@@ -29,7 +29,7 @@ from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
-from symalloc.program.record import no_collections
+from symalloc.program.types import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.donation.results import COPIED, take_results

@@ -22,7 +22,7 @@ from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode, error_text, free_name
 from symalloc.relax.source_spans import at_place, map_places
-from symalloc.size.defined import evaluated_divisors
+from symalloc.size.choice import evaluated_divisors
 from symalloc.size.expr import Expr
 from symalloc.size.parse import SizeParser, parse_body
 

@@ -23,8 +23,8 @@ from symalloc.program.reading import (
     UnreadableError,
     result_of,
 )
-from symalloc.program.record import no_collections
 from symalloc.program.span import Source
+from symalloc.program.types import no_collections
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.ir_types import error_text
 from symalloc.relax.passes.stages import (

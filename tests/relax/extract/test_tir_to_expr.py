@@ -13,8 +13,8 @@ from tvm import sym, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
+from symalloc.size.choice import evaluated_divisors
 from symalloc.size.condition import Condition, eq
-from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr, floordiv, mod, symbol
 from tests.scale import tries
 
