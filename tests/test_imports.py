@@ -137,10 +137,9 @@ POOL_MAY_IMPORT: dict[str, set[str]] = {
     "pool_errors": set(),
     "pool_options": {"pool_errors"},
     "native_pool": {"pool_errors", "pool_options"},
-    "trace": {"pool_errors"},
+    "trace": {"native_pool", "pool_errors", "pool_options"},
     "statistics_scope": {"native_pool", "pool_errors"},
     "instrumented_pool": {"native_pool", "pool_errors", "pool_options", "trace"},
-    "replaying": {"native_pool", "pool_errors", "pool_options", "trace"},
     "": {"statistics_scope"},
 }
 WITHIN = {"planner": PLAN_MAY_IMPORT, "pool": POOL_MAY_IMPORT, "relax": RELAX_MAY_IMPORT}

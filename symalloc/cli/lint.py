@@ -27,9 +27,8 @@ from symalloc.options import FLAG, PATH, TEXT, choice, option
 from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
-from symalloc.session.config import find_config, found_files, load_config
+from symalloc.session.config import LintCache, default_folder, find_config, found_files, load_config
 from symalloc.session.files import write_source
-from symalloc.session.lint_cache import LintCache, default_folder
 from symalloc.shown import counted
 
 if TYPE_CHECKING:

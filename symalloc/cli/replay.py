@@ -12,7 +12,7 @@ from symalloc.cli.click_options import format_option, path_argument, pool_option
 from symalloc.cli.output import progress, show, step
 
 if TYPE_CHECKING:
-    from symalloc.pool.replaying import Replayed
+    from symalloc.pool.trace import Replayed
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
@@ -31,8 +31,7 @@ def replay_command(traces: tuple[Path, ...], form: str, **given: str | None) -> 
 
     They are symalloc's pool, and one that keeps exact sizes, as TVM's pooled allocator does.
     """
-    from symalloc.pool.replaying import POLICIES, replay
-    from symalloc.pool.trace import read_trace
+    from symalloc.pool.trace import POLICIES, read_trace, replay
     from symalloc.report.pool_use import replays_as_json, replays_as_text
 
     options = pool_options_of(given)

@@ -55,8 +55,7 @@ _MODULES_ONLY = ("bind", "compare", *MODEL_OPTIONS)
 @replay_options
 def report_command(file: Path, output: Path, bind: dict[str, int], compare: str, **options: Any) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
-    from symalloc.pool.replaying import timeline_of
-    from symalloc.pool.trace import holds_trace, read_trace
+    from symalloc.pool.trace import holds_trace, read_trace, timeline_of
     from symalloc.report.map.page import map_page, plan_data, trace_data
     from symalloc.session.planning import planned_file
 

@@ -114,9 +114,11 @@ class ModuleDraft:
 
     def without_unused(self) -> tvm.IRModule:
         """The module with these functions, less the private ones that nothing calls any more."""
-        written = self.finished()
-        gone = referenced(self.module.functions.values()) - referenced(written.functions.values())
-        return without(written, {n for n in gone if "global_symbol" not in (written[n].attrs or {})})
+        written, private = self.finished(), referenced(self.module.functions.values())
+        private -= {v.name_hint for v, f in written.functions_items() if "global_symbol" in (f.attrs or {})}
+        while gone := private - referenced(written.functions.values()):
+            written, private = without(written, gone), private - gone
+        return written
 
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:

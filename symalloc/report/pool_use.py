@@ -8,8 +8,8 @@ from itertools import groupby
 from symalloc.errors import UsageError, require_choice, shown
 from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
-from symalloc.pool.replaying import PolicySummary, Replayed, total
 from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
+from symalloc.pool.trace import PolicySummary, Replayed, total
 from symalloc.report.document import Document, as_json
 from symalloc.report.quantities import capped, columns, cut, human_bytes
 

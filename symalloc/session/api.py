@@ -29,8 +29,7 @@ from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableErro
 from symalloc.prover.domain import Domain, Proof
 from symalloc.prover.prover import Prover
 from symalloc.relax.read.find_files import is_no_model
-from symalloc.session.config import found_files
-from symalloc.session.lint_cache import LintCache
+from symalloc.session.config import LintCache, found_files
 from symalloc.session.linting import LintSession
 from symalloc.size.parse import ConditionLike, as_condition
 

@@ -32,8 +32,8 @@ from symalloc.prover.domain import INT64_MIN, Domain, Verdict
 from symalloc.relax.read.find_files import STDIN, FoundFiles, kind_of, may_hold_modules
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.rule import rule_files
+from symalloc.session.config import LintCache, installed_versions, sendable
 from symalloc.session.files import read_source, source_bytes
-from symalloc.session.lint_cache import LintCache, installed_versions, sendable
 from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import PoolTimeline, timeline_of
-from symalloc.pool.trace import Alloc, Free, Trace
+from symalloc.pool.trace import Alloc, Free, PoolTimeline, Trace, timeline_of
 from symalloc.report.map.page import map_page, trace_data
 from symalloc.report.quantities import human_bytes
 from tests.browser.conftest import Open

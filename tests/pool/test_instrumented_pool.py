@@ -14,9 +14,18 @@ from symalloc.pool.instrumented_pool import Holding, InstrumentedPool, LeakWarni
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import replay, timeline_of
 from symalloc.pool.statistics_scope import prometheus_text
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
+from symalloc.pool.trace import (
+    Alloc,
+    CallBegin,
+    CallEnd,
+    Free,
+    Trace,
+    read_trace,
+    replay,
+    timeline_of,
+    trace_as_json,
+)
 from tests.pool.processes import at_once, survives
 from tests.pool.steps import STEPS, Step, as_trace
 

@@ -15,8 +15,18 @@ from hypothesis import given, settings
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import POLICIES, replay, total
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
+from symalloc.pool.trace import (
+    POLICIES,
+    Alloc,
+    CallBegin,
+    CallEnd,
+    Free,
+    Trace,
+    read_trace,
+    replay,
+    total,
+    trace_as_json,
+)
 from tests.pool.steps import STEPS, Step, as_trace, peak_live
 from tests.pool.workloads import WORKLOADS, make_trace
 from tests.scale import part

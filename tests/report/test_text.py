@@ -26,7 +26,7 @@ from symalloc.planner.packing.packing_problem import (
     read_csv,
 )
 from symalloc.planner.stack import SearchBudget
-from symalloc.pool.replaying import Replayed
+from symalloc.pool.trace import Replayed
 from symalloc.program.span import Source, Span, split_lines
 from symalloc.report.document import schema_text
 from symalloc.report.formats import render_concise, render_github

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-import symalloc.session.lint_cache as lint_cache
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.rule import load_rules
-from symalloc.session.lint_cache import LintCache, default_folder
+from symalloc.session import config
+from symalloc.session.config import LintCache, default_folder
 from symalloc.session.linting import LintSession
 
 Run = Callable[..., tuple[int, str, str]]
@@ -157,9 +157,9 @@ def test_what_findings_depend_on_is_in_the_key(
         patch.setenv("SYMALLOC_REPLACE_TVM_PLANNER", "1")
         assert not _cache(tmp_path).has(model)
     assert _cache(tmp_path).has(model)
-    versions = lint_cache.installed_versions()
+    versions = config.installed_versions()
     for changed in versions:
-        monkeypatch.setattr(lint_cache, "installed_versions", lambda of=changed: {**versions, of: "9"})
+        monkeypatch.setattr(config, "installed_versions", lambda of=changed: {**versions, of: "9"})
         assert not _cache(tmp_path).has(model), changed
 
 
@@ -243,7 +243,7 @@ def _as_dangling(entry: Path) -> None:
 
 def _as_large(entry: Path) -> None:
     with entry.open("wb") as stream:
-        stream.truncate(lint_cache.MOST_BYTES + 1)
+        stream.truncate(config.MOST_BYTES + 1)
 
 
 @pytest.mark.parametrize("occupy", [_as_pipe, _as_endless, _as_dangling, _as_large])
@@ -319,13 +319,13 @@ def test_models_of_several_files_are_not_kept(tmp_path: Path) -> None:
         ("c.model", b"", True),
     ):
         (tmp_path / name).write_bytes(data)
-        assert (lint_cache.sendable(tmp_path / name) is not None) is kept
+        assert (config.sendable(tmp_path / name) is not None) is kept
 
 
 def test_very_large_files_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_bytes(b"." * 101)
-    monkeypatch.setattr(lint_cache, "MOST_BYTES", 100)
-    assert lint_cache.sendable(tmp_path / "a.py") is None
+    monkeypatch.setattr(config, "MOST_BYTES", 100)
+    assert config.sendable(tmp_path / "a.py") is None
 
 
 def test_the_entries_used_longest_ago_go_first(
@@ -337,7 +337,7 @@ def test_the_entries_used_longest_ago_go_first(
         entry.parent.mkdir(exist_ok=True)
         entry.write_bytes(b" " * 1000)
         os.utime(entry, (number, number))
-    monkeypatch.setattr(lint_cache, "MOST_BYTES", 4000)
+    monkeypatch.setattr(config, "MOST_BYTES", 4000)
     cache.put({model: linted[0]})
     left = {path.stem for path in (tmp_path / "cache").glob("*.json")}
     assert {"0", "1", "2"}.isdisjoint(left)
@@ -347,7 +347,7 @@ def test_the_entries_used_longest_ago_go_first(
 WRITER = """
 import sys
 from pathlib import Path
-from symalloc.session.lint_cache import LintCache
+from symalloc.session.config import LintCache
 from symalloc.linter.lint_options import LintOptions
 import msgspec
 

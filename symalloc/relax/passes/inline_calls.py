@@ -25,7 +25,7 @@ from symalloc.relax.ir_types import (
     may_divide_by_zero,
     relax_functions,
 )
-from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, copied, referenced, with_functions, without
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, copied, referenced, with_functions
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -72,12 +72,12 @@ def inline_calls(module: tvm.IRModule, *, all_of_them: bool = False) -> tvm.IRMo
     inliner = _Inliner(
         functions=functions, kept=recursive(called), left=inf if all_of_them else MOST_BINDINGS
     )
-    changed: dict[ir.GlobalVar, relax.Function] = {}
+    draft = ModuleDraft(module)
     for name in callees_first(called):
         written = inliner.rewritten(functions[name]) if called[name] else None
         if written is not None:
-            functions[name] = changed[module.get_global_var(name)] = written
-    return _without_unused(with_functions(module, changed), frozenset().union(*called.values()))
+            functions[name] = draft.functions[module.get_global_var(name)] = written
+    return draft.without_unused()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,11 +163,3 @@ def _extents_fit(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
         for one, other in zip(declared, given, strict=True)
     )
     return all(tvm_ffi.structural_equal(one, other) for one, other in zip(wanted, given, strict=True))
-
-
-def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
-    """`module` less those of the private functions in `called` that nothing refers to any more."""
-    private = {n for n in called if "global_symbol" not in (module[n].attrs or ())}
-    while gone := private - referenced(module.functions.values()):
-        module, private = without(module, gone), private - gone
-    return module

@@ -20,8 +20,7 @@ from symalloc.linter.diagnostic import Report
 from symalloc.planner.grid import TYPICAL
 from symalloc.planner.memory_report.call_moments import held_tensor
 from symalloc.planner.memory_report.function_report import FunctionReport, TvmComparison
-from symalloc.pool.replaying import PlacedBlock, PoolTimeline, TimelinePoint
-from symalloc.pool.trace import Alloc, Free
+from symalloc.pool.trace import Alloc, Free, PlacedBlock, PoolTimeline, TimelinePoint
 from symalloc.program.ir import Var
 from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import binding_text

@@ -15,7 +15,7 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import replay
+from symalloc.pool.trace import replay
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
