@@ -11,8 +11,9 @@ way, and no path contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.effects import Effect, find_effects
@@ -179,15 +180,6 @@ class Access(NamedTuple):
     certain: bool
 
 
-@dataclass(slots=True)
-class _Accesses:
-    """The accesses to each region, in order; `must_defs` are those that write all of it."""
-
-    writes: dict[int, list[Access]] = field(default_factory=dict)
-    reads: dict[int, list[Access]] = field(default_factory=dict)
-    must_defs: dict[int, list[Access]] = field(default_factory=dict)
-
-
 class ReuseConflicts:
     """Finds paths that write, overwrite and read; `paths` are those that control can take."""
 
@@ -232,13 +224,13 @@ class ReuseConflicts:
         """
         effect, call = self.effects[writer], self.points_to.cfg.points[writer].instruction
         apart = isinstance(call, ir.CallKernel | ir.CallTIR) and bool(effect.writes | effect.may_writes)
-        reads = self.accesses.reads.get(region, ())
+        reads = self.reads.get(region, ())
         return sorted((r for r in reads if r.point >= writer + apart), key=lambda access: access.point)
 
     def lost(self, region: int, point: int, read: Access, path: PathCondition) -> PathCondition | None:
         """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
         regions = members(self.points_to.ancestors[region])
-        between = (other for r in regions for other in self.accesses.must_defs.get(r, ()))
+        between = (other for r in regions for other in self.must_defs.get(r, ()))
         again = [other.path for other in between if point < other.point < read.point]
         return self.paths.uncovered(path, again, read.point).path
 
@@ -250,7 +242,7 @@ class ReuseConflicts:
         """
         root, storages = self.points_to.regions[view.region].root, self.points_to.storages
         whole = self.points_to.ancestors[view.region] & ~RegionSet(1 << view.region) & ~storages
-        for write in self.accesses_to(view.region, self.accesses.writes):
+        for write in self.accesses_to(view.region, self.writes):
             sure = unsure = NO_REGIONS
             if not contains(storages, root):
                 sure, unsure = self.beside(view.region, write.path | view.path, write.point)
@@ -275,7 +267,7 @@ class ReuseConflicts:
         """
         found = {
             (w.point == t.point, w.point, t.point, not (w.certain and t.certain))
-            for w in self.accesses_to(writes, self.accesses.writes)
+            for w in self.accesses_to(writes, self.writes)
             for t in self.accesses_to(wanted)
             if t.point >= w.point and self.paths.feasible(w.path | t.path)
         }
@@ -306,29 +298,36 @@ class ReuseConflicts:
     # -- accesses ------------------------------------------------------------------------------------------
 
     @cached_property
-    def accesses(self) -> _Accesses:
-        """All accesses of the function; parameters are written on entry."""
-        found = _Accesses()
-        for leaf in self.points_to.parameters:
-            self._enter(found.writes, -1, leaf.must, leaf.may)
-        for point, effect in enumerate(self.effects):
-            self._enter(found.writes, point, effect.writes | effect.may_defs | effect.defs, effect.may_writes)
-            self._enter(found.reads, point, effect.reads & ~effect.looks, effect.may_reads & ~effect.looks)
-            self._enter(found.must_defs, point, effect.must_defs, NO_REGIONS)
-        return found
+    def writes(self) -> Mapping[int, Sequence[Access]]:
+        """The writes of each region, in order; parameters are written on entry."""
+        given = [(-1, leaf.must, leaf.may) for leaf in self.points_to.parameters]
+        behind = ((n, e.writes | e.may_defs | e.defs, e.may_writes) for n, e in enumerate(self.effects))
+        return self._by_region(chain(given, behind))
 
-    def _enter(self, table: dict[int, list[Access]], point: int, must: RegionSet, may: RegionSet) -> None:
-        if not (must or may):
-            return
-        around = self.paths.at[point] if point >= 0 else EVERY_PATH
-        for target in self.points_to.targets(must, may):
-            access = Access(point, target.region, target.path | around, target.certain)
-            table.setdefault(target.region, []).append(access)
+    @cached_property
+    def reads(self) -> Mapping[int, Sequence[Access]]:
+        """The reads of each region, in order."""
+        return self._by_region(
+            (n, e.reads & ~e.looks, e.may_reads & ~e.looks) for n, e in enumerate(self.effects)
+        )
+
+    @cached_property
+    def must_defs(self) -> Mapping[int, Sequence[Access]]:
+        """The writes of all of a region, in order."""
+        return self._by_region((n, effect.must_defs, NO_REGIONS) for n, effect in enumerate(self.effects))
+
+    def _by_region(self, accessed: Iterable[tuple[int, RegionSet, RegionSet]]) -> Mapping[int, Sequence[Access]]:
+        found: dict[int, list[Access]] = {}
+        for point, must, may in accessed:
+            around = self.paths.at[point] if point >= 0 else EVERY_PATH
+            for number, path, certain in self.points_to.targets(must, may) if must or may else ():
+                found.setdefault(number, []).append(Access(point, number, path | around, certain))
+        return found
 
     def accesses_to(self, whole: int, *tables: Mapping[int, Sequence[Access]]) -> list[Access]:
         """The reads and writes of a region and its parts behind the entry, or those in `tables`."""
         numbers = tuple(members(self.points_to.descendants[whole]))
-        chosen = tables or (self.accesses.reads, self.accesses.writes)
+        chosen = tables or (self.reads, self.writes)
         return [a for table in chosen for n in numbers for a in table.get(n, ()) if a.point >= 0]
 
 
@@ -407,7 +406,7 @@ class _StaleUses:
     def reads(self, writer: int, stale: RegionSet, path: PathCondition) -> Iterator[Access]:
         """The reads of old content behind `writer`, each with the whole path."""
         for number in members(stale):
-            for read in self.conflicts.accesses.reads.get(number, ()):
+            for read in self.conflicts.reads.get(number, ()):
                 if read.point > writer:
                     lost = self.conflicts.lost(number, writer, read, path | read.path)
                     if lost is not None:
@@ -427,7 +426,7 @@ class _StaleUses:
         """The writes of old regions behind `writer`, before what it made is read; with the whole path."""
         writes = [w for w in self.stale_writes if contains(stale, w.region) and w.point > writer]
         made = self.newer(writer) if writes else NO_REGIONS
-        reads = [r for number in members(made) for r in self.conflicts.accesses.reads.get(number, ())]
+        reads = [r for number in members(made) for r in self.conflicts.reads.get(number, ())]
         for write in writes:
             for read in reads:
                 if read.point >= write.point:

@@ -315,11 +315,11 @@ class UnwrittenReads:
     def spans(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
         """By point, the regions that are first written there, and those that are last read there."""
         first: dict[int, int] = {}
-        for number, writes in self.conflicts.accesses.writes.items():
+        for number, writes in self.conflicts.writes.items():
             owner, begin = self.owner(number), max(writes[0].point, 0)
             first[owner] = min(first.get(owner, begin), begin)
         begins, ends = defaultdict[int, RegionSet](RegionSet), defaultdict[int, RegionSet](RegionSet)
-        for number, reads in self.conflicts.accesses.reads.items():
+        for number, reads in self.conflicts.reads.items():
             begins[first.get(self.owner(number), -1)] |= RegionSet(1 << number)
             ends[max(read.point for read in reads)] |= RegionSet(1 << number)
         return begins, ends

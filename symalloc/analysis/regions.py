@@ -263,6 +263,7 @@ class PointsTo:
     may_returns: list[MayReturn] = field(default_factory=list)
     contents_of: dict[int, RegionSet] = field(default_factory=dict)
     consumed: list[Consumed] = field(default_factory=list)
+    _targets: dict[tuple[RegionSet, RegionSet], Sequence[Target]] = field(default_factory=dict)
 
     @property
     def constants(self) -> RegionSet:
@@ -316,16 +317,20 @@ class PointsTo:
         Phis of phis can have more combinations of branches than anybody could go through; from some point on
         regions come without the branches that they are on, which loses precision and nothing else.
         """
-        found: list[Target] = []
+        if (must, may) not in self._targets:
+            self._targets[must, may] = [*self._taken_apart(must, may)]
+        return self._targets[must, may]
+
+    def _taken_apart(self, must: RegionSet, may: RegionSet) -> Iterator[Target]:
         pending = [(may, EVERY_PATH, False), (must, EVERY_PATH, True)]
         for _ in range(_MOST_SETS):
             if not pending:
-                return found
+                return
             numbers, path, certain = pending.pop()
             for number in members(numbers) if numbers else ():
                 region = self.regions[number]
                 if region.sources is None:
-                    found.append(Target(number, path | region.path, certain))
+                    yield Target(number, path | region.path, certain)
                     continue
                 for source, then in zip(region.sources, (True, False), strict=True):
                     inner = path | {(region.branch, then)}
@@ -333,8 +338,7 @@ class PointsTo:
                     pending.append((source.must, inner, certain))
         for numbers, _, certain in pending:
             for number in members(self.resolve(numbers)):
-                found.append(Target(number, self.regions[number].path, certain))
-        return found
+                yield Target(number, self.regions[number].path, certain)
 
     def targets_of(self, operand: Operand | None) -> Sequence[Target]:
         """The real regions behind an operand."""

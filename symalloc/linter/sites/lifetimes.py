@@ -321,7 +321,7 @@ def _keepers(context: FunctionContext) -> Sequence[tuple[int, ir.CallPacked]]:
 def _fills(context: FunctionContext, point: int) -> bool:
     """True if a call is given a tensor that nothing has written so far."""
     points_to, effect = context.points_to, context.analysis.effects[point]
-    writes = context.conflicts.accesses.writes.items()
+    writes = context.conflicts.writes.items()
     written = {number for number, first in writes if first[0].point < point}
     empty = (RegionKind.TENSOR, RegionKind.FRESH)
     given = (points_to.regions[number] for number in members(points_to.resolve(effect.reads)))
@@ -334,7 +334,7 @@ def _lost_while_kept(
     """A write behind `keeper` of memory that is also `region`'s, and what may read that behind it."""
     conflicts, paths = context.conflicts, context.paths
     for number in members(conflicts.siblings(region.number)):
-        for write in conflicts.accesses.writes.get(number, ()):
+        for write in conflicts.writes.get(number, ()):
             shared = write.point > keeper and conflicts.share(region.number, number, write.path, write.point)
             if shared is not False:
                 path = paths.at[keeper] | write.path | region.path
