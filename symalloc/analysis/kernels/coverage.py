@@ -474,12 +474,14 @@ class _FreshSearch:
     ) -> tuple[KernelAccess, ...] | None:
         """The load as far as no store comes before it; none where some always does, None if undecided."""
         unit, named = self.named(load)
+        passed = (loop.passes.substitute(named) for loop in load.loops if loop.passes is not None)
+        inside = (*unit.domain, *(ge(passes, 1) for passes in passed))
         before: list[_Before] = []
         doubtful = not load.exact or None in load.indices
         for store, first in stores:
             vague = not store.exact or store.handed or None in store.indices
             for one in () if before and doubtful and vague else self.before(unit, store, first):
-                left = [c for c in one.condition.conjuncts if not is_plain(c, unit.domain, self.scalars)]
+                left = [c for c in one.condition.conjuncts if not is_plain(c, inside, self.scalars)]
                 if one.sure and not left:
                     return ()
                 before.append(_Before(conjunction(left), one.sure))
@@ -492,7 +494,7 @@ class _FreshSearch:
             return ()
         if before and (doubtful or self.asked((*unit.domain, *every)) is not True):
             return None
-        back = {name: symbol(old) for old, name in named.items()}
+        back = {name.as_symbol or "": symbol(old) for old, name in named.items()}
         more = tuple(chain.from_iterable(c.substitute(back).conjuncts for c in dict.fromkeys(every)))
         loops = (*load.loops, *unit.loops[len(load.loops) :])
         return (replace(load, domain=(*unit.substitute(back).domain, *more), loops=loops),)
@@ -501,13 +503,13 @@ class _FreshSearch:
         self.questions += 1
         return None if self.questions > _MOST_QUESTIONS else self.possible(conditions)
 
-    def named(self, load: KernelAccess) -> tuple[KernelAccess, dict[str, str]]:
+    def named(self, load: KernelAccess) -> tuple[KernelAccess, dict[str, Expr]]:
         """The load at one part of an element, its counters named apart from those of stores, and these names.
 
         Indices that are not known count as loops.
         """
-        named = {loop.symbol: f"{loop.symbol}'2" for loop in load.loops}
-        unit = load.substitute({old: symbol(name) for old, name in named.items()})
+        named = {loop.symbol: symbol(f"{loop.symbol}'2") for loop in load.loops}
+        unit = load.substitute(named)
         of = 1 if load.part is None else load.part[1]
         extra = [("part'", constant(self.parts // of))] if self.parts > of else []
         axes = zip(load.indices, self.buffer.shape or (), strict=False)
