@@ -225,10 +225,11 @@ def relax_functions(module: Node) -> dict[str, relax.Function]:
 
 def calls_of(module: Node, operators: Collection[str]) -> Iterator[tuple[BindingNode, Sequence[Node]]]:
     """The bindings of calls of `operators` in a module, with the arguments of each."""
+    wanted = {tvm.ir.Op.get(name).__chandle__() for name in operators}
     for function in relax_functions(module).values():
         for binding in bindings_in(function.body):
             value = binding.value
-            if type(value) is tvm.ir.Call and type(value.op) is tvm.ir.Op and value.op.name in operators:
+            if type(value) is tvm.ir.Call and value.op.__chandle__() in wanted:
                 yield binding, elements(value.args)
 
 
