@@ -40,7 +40,6 @@ from benchmarks.order import NETWORKS, order_floors
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
-from symalloc.analysis.call_expansion import arguments_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.linter.function_prover import KernelProofs
 from symalloc.linter.linter import check
@@ -488,10 +487,6 @@ PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f",
 # -- lint ----------------------------------------------------------------------------------------------------
 
 
-def _bound_anew(content: Any, call: Any, position: int, boxes: object) -> list[object]:
-    return [*content._bound(call.kernel, arguments_of(call), position, boxes)]
-
-
 def _found_anew(table: Any, kernel: object) -> object:
     return table._find(kernel)
 
@@ -518,10 +513,6 @@ LINT: Mapping[str, Mechanism] = {
     "constraints that one like them was judged for": Mechanism(
         stand_ins={"symalloc.linter.function_prover.PlacedConstraint.__hash__": lambda _: next(_NUMBERS)},
         code=["symalloc.linter.function_check.FunctionCheck._broken"],
-    ),
-    "accesses of calls that bring the same types": Mechanism(
-        stand_ins={"symalloc.analysis.interprocedural.Content.at_call": _bound_anew},
-        code=["symalloc.analysis.interprocedural.Content.at_call"],
     ),
 }
 """The quick paths of the linter."""

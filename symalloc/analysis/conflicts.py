@@ -316,7 +316,9 @@ class ReuseConflicts:
         """The writes of all of a region, in order."""
         return self._by_region((n, effect.must_defs, NO_REGIONS) for n, effect in enumerate(self.effects))
 
-    def _by_region(self, accessed: Iterable[tuple[int, RegionSet, RegionSet]]) -> Mapping[int, Sequence[Access]]:
+    def _by_region(
+        self, accessed: Iterable[tuple[int, RegionSet, RegionSet]]
+    ) -> Mapping[int, Sequence[Access]]:
         found: dict[int, list[Access]] = {}
         for point, must, may in accessed:
             around = self.paths.at[point] if point >= 0 else EVERY_PATH

@@ -7,7 +7,7 @@ handing on a handle and killing one read nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from operator import or_
@@ -104,7 +104,6 @@ class Content:
         extents = (ir.Origin.DIMENSION, ir.Origin.CAST)
         symbols = points_to.cfg.function.symbols.items()
         self.extents = frozenset(name for name, origin in symbols if origin in extents)
-        self._at_calls: dict[Hashable, tuple[object, Sequence[Elements]]] = {}
 
     @cached_property
     def needs(self) -> Sequence[RequiredContents]:
@@ -165,7 +164,7 @@ class Content:
                 boxes = self.at_call(call, position, chosen(known))
                 kind = tensor_type(arguments_of(call)[position])
                 if kind is not None and kind.nbytes != region.nbytes:  # a reshape, maybe of a part
-                    boxes = [one._replace(exact=one.exact and not one.is_whole) for one in boxes]
+                    boxes = (one._replace(exact=one.exact and not one.is_whole) for one in boxes)
                 parts = (MemoryRange(region, kind if one.ranges else None, one) for one in boxes)
                 found = [*(found or ()), *parts]
         return found
@@ -240,28 +239,16 @@ class Content:
         fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
         return [*map(value_of, call.inputs), *fresh]
 
-    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Sequence[Elements]:
-        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so.
-
-        Calls that bring arguments of the same types share them.
-        """
+    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Iterator[Elements]:
+        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
         arguments = arguments_of(call)
-        told = (id(one.type if isinstance(one, ir.Var | ir.ConstantTensor) else one) for one in arguments)
-        key = call.kernel, position, id(boxes), *told
-        if key not in self._at_calls:  # what is told by its address is kept with it
-            self._at_calls[key] = (boxes, arguments), [*self._bound(call.kernel, arguments, position, boxes)]
-        return self._at_calls[key][1]
-
-    def _bound(
-        self, kernel: str, arguments: Sequence[ir.Operand], position: int, boxes: Sequence[Elements]
-    ) -> Iterator[Elements]:
         kind = tensor_type(arguments[position])
         shape = () if kind is None or kind.shape is None else kind.shape
         for box in sorted(boxes, key=lambda one: not one.is_whole):
             if box.is_whole and box.points is None:
                 yield box if box is UNKNOWN_ELEMENTS else box._replace(ranges=(None,) * len(shape))
                 continue
-            bound = bind_kernel(self.program.kernels[kernel], arguments)
+            bound = bind_kernel(self.program.kernels[call.kernel], arguments)
             if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
                 yield Elements((None,) * len(shape), exact=False)
                 continue

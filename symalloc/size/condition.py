@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd
 from typing import ClassVar
 
 from symalloc.size.algebra import Algebra, B, Operator, T
-from symalloc.size.expr import Atom, Expr, ExprLike, lift
+from symalloc.size.expr import Atom, Expr, ExprLike, computed_once, lift
 from symalloc.size.notation import Written
 
 
@@ -89,8 +88,8 @@ class Relation(Condition):
     operator: Operator
     expr: Expr
 
-    @cached_property
-    def key(self) -> str:  # type: ignore[override]
+    @computed_once
+    def key(self) -> str:
         return f"[{self.expr.key}{self.operator}0]"
 
     @property
@@ -132,12 +131,12 @@ class Junction(Condition):
     operands: tuple[Condition, ...]
     word: ClassVar[str]
 
-    @cached_property
-    def key(self) -> str:  # type: ignore[override]
+    @computed_once
+    def key(self) -> str:
         return f"{self.word}({','.join(c.key for c in self.operands)})"
 
-    @cached_property
-    def symbols(self) -> frozenset[str]:  # type: ignore[override]
+    @computed_once
+    def symbols(self) -> frozenset[str]:
         return frozenset().union(*(c.symbols for c in self.operands))
 
     @property

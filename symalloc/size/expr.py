@@ -15,14 +15,26 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from math import gcd
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from symalloc.size.algebra import Algebra, B, T, Term
 from symalloc.size.notation import Written
 
 ExprLike: TypeAlias = "Expr | int"
+Value = TypeVar("Value")
+
+
+class computed_once(Generic[Value]):  # noqa: N801 - a decorator
+    """As functools.cached_property, which takes a lock before Python 3.12."""
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Value:
+        value = instance.__dict__[self.compute.__name__] = self.compute(instance)
+        return value
 
 
 class Atom:
@@ -185,7 +197,7 @@ class Expr(Written):
     def __reduce__(self) -> tuple[type[Expr], tuple[dict[Monomial, int]]]:
         return Expr, (dict(self.terms),)  # a cached hash is worth nothing in another process
 
-    @cached_property
+    @computed_once
     def key(self) -> str:
         """The text of the canonical form: equal for equal expressions, and the order of factors."""
         if len(self.terms) <= 1:
@@ -261,7 +273,7 @@ class Expr(Written):
             return None
         return monomial[0][0]
 
-    @cached_property
+    @computed_once
     def atoms(self) -> frozenset[Atom]:
         """The atoms at the top level (not those inside another atom)."""
         return frozenset(atom for monomial in self.terms for atom, _ in monomial)
@@ -320,12 +332,12 @@ class Expr(Written):
         atom = self.as_atom
         return atom.name if isinstance(atom, Symbol) else None
 
-    @cached_property
+    @computed_once
     def symbols(self) -> frozenset[str]:
         """The names of all symbols, at every depth."""
         return frozenset().union(*(atom.symbols for atom in self.atoms))
 
-    @cached_property
+    @computed_once
     def is_polynomial(self) -> bool:
         """True if every atom is a symbol."""
         return all(isinstance(atom, Symbol) for atom in self.atoms)
@@ -343,7 +355,7 @@ class Expr(Written):
             total += value
         return total
 
-    @cached_property
+    @computed_once
     def divisors(self) -> frozenset[Expr]:
         """The divisors at every depth that are not positive constants."""
         found: set[Expr] = set()

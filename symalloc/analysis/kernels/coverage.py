@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import chain, takewhile
 from math import lcm
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from symalloc.program import ir
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.choice import maximum, minimum, undominated
 from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt, negate
-from symalloc.size.expr import ZERO, Expr, constant, floordiv, symbol
+from symalloc.size.expr import ZERO, Expr, computed_once, constant, floordiv, symbol
 
 
 class Range(NamedTuple):
@@ -159,7 +159,7 @@ class ParameterCoverage:
         self.parameter, self.accesses, self.reached, self.known = parameter, accesses, reached, known
         self.find, self.possible = find, possible
 
-    @cached_property
+    @computed_once
     def fresh(self) -> FreshLoads:
         """The loads of what no store has written."""
         return self.find(self.accesses, self.parameter)
@@ -169,19 +169,19 @@ class ParameterCoverage:
         """The loads of what no store has written; those that may be left out only where all may be."""
         return [load for load in self.fresh.loads if load.exact] or self.fresh.loads
 
-    @cached_property
+    @computed_once
     def surely(self) -> bool:
         """True if some of it is read, whatever the data."""
         return any(load.exact for load in self.needed)
 
-    @cached_property
+    @computed_once
     def reads(self) -> tuple[Elements, ...]:
         """The boxes that are read, exactly or in part."""
         boxes = dict.fromkeys(map(self._box, self.needed))
         reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
         return reads[:1] if reads and reads[0].is_whole and reads[0].exact else reads
 
-    @cached_property
+    @computed_once
     def writes(self) -> tuple[Elements, ...]:
         """Elements that hold all that it may write; exact where it surely writes them."""
         if self.parameter.must_def:
@@ -205,7 +205,7 @@ class ParameterCoverage:
     def _whole(self) -> Elements:
         return Elements((None,) * len(self.parameter.shape or ()))
 
-    @cached_property
+    @computed_once
     def unsure(self) -> bool:
         """True if it is not told exactly what is stored, although that hangs on no data."""
         if not self.known or self.parameter.must_def:
@@ -213,7 +213,7 @@ class ParameterCoverage:
         stores = [store for store in self._of_kind("store") if store.exact and None not in store.indices]
         return bool(stores) and not all(box.exact for box in self._any_of(stores))
 
-    @cached_property
+    @computed_once
     def loads(self) -> tuple[Elements, ...]:
         """Elements that hold all that it may read as it finds them; exact where it surely does."""
         if not self.known and self.parameter.dtype is not None:
