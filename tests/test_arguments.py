@@ -85,6 +85,7 @@ PLANNING = {
     "module_name": OPTIONAL,
     "certificate": OPTIONAL,
     "max_buffer": OPTIONAL,
+    "max_arena": OPTIONAL,
 }
 PROBLEM = {"symbols": {"n": {}}, "buffers": [{"id": "a", "size": "n", "lower": 0, "upper": 1}]}
 
@@ -142,9 +143,18 @@ def passes() -> Mapping[str, Case]:
     return _by_name(
         Case(
             symalloc.pipeline,
-            sense={"target": OPTIONAL, "max_buffer": OPTIONAL, "seed": WHOLE, "names": {"true"}},
+            sense={
+                "target": OPTIONAL,
+                "max_buffer": OPTIONAL,
+                "max_arena": OPTIONAL,
+                "seed": WHOLE,
+                "names": {"true"},
+            },
         ),
-        Case(symalloc.replace_tvm_planner, sense={"max_buffer": OPTIONAL, "seed": WHOLE, "names": {"true"}}),
+        Case(
+            symalloc.replace_tvm_planner,
+            sense={"max_buffer": OPTIONAL, "max_arena": OPTIONAL, "seed": WHOLE, "names": {"true"}},
+        ),
         Case(symalloc.VerifyMemory, sense=LINTING),
         Case(symalloc.memory_cfg),
         PlanMemory=Case(lambda options: symalloc.PlanMemory(options)),

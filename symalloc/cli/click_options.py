@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
 PLANNER_OPTIONS = (
     *("flavour", "guards", "bounds", "effort", "max_buffer", "alias", "arena", "results"),
-    *("order", "shrink"),
+    *("order", "shrink", "max_arena", "chunks"),
 )
 MODEL_OPTIONS = (*PLANNER_OPTIONS, *_MODULE_OPTIONS)
 REPLAY_OPTIONS = ("soft_limit", "limit", "page")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,7 +63,6 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help="Show for which shapes it fits, such as 512MiB: arenas, a call, workspace, weights and inputs.",
 )
 @given_as("--budget", kind=amount(), help="Fail, and show the same, where a whole call can take more.")
-@given_as("--max-arena", kind=amount(), help="Fail where arenas can take more.")
 @from_table(LintOptions, "assume")
 @from_table(PlanOptions, "seed", "certificate")
 @model_options
@@ -74,7 +74,6 @@ def plan_command(
     compare: str | None,
     fits: int | None,
     budget: int | None,
-    max_arena: int | None,
     assume: tuple[str, ...],
     **options: Any,
 ) -> int:
@@ -96,22 +95,22 @@ def plan_command(
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
     assumed = parse_assumptions(assume)
-    limits = (fits, budget, max_arena)
+    limits = (fits, budget, request.plan.max_arena)
     asked = any(limit is not None for limit in limits)
     if assume and not asked:
         raise UsageError("--assume would have no effect: it goes with --fits, --budget or --max-arena")
     if asked and len(bind) > 1:
         raise UsageError("--fits, --budget and --max-arena ask at one --bind")
+    at = next(iter(bind), {})
     with progress("planning"):
         planned = planned_file(
-            request,
+            replace(request, plan=replace(request.plan, sizes=at if asked else {})),
             form=None if output is None else FORMS[output.suffix],
             samples=bind,
             partial=asked,
             compare=compare is not None,
         )
     reports, prover = planned.file.reports, Prover()
-    at = next(iter(bind), {})
     fitting, held, reserved = (
         []
         if limit is None

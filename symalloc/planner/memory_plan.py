@@ -11,7 +11,7 @@ is another numbering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
@@ -188,10 +188,10 @@ class Plan(Shown):
     """The memory plan of one function.
 
     Without `fallbacks` each arena is at its floor wherever that was looked at.  `picked` says what
-    bounds="auto" stands for in it, and why.  `too_large` are the tensors that no arena can hold within
-    --max-buffer.  `order`: the plan is right in any order of the dispatches that this permits; `order_cost`
-    is what that costs at most, as a share of a call with a plan for the order of the text, where it was
-    reckoned.
+    bounds="auto" stands for in it, and why, `pieces` what is computed in pieces, or could be.  `too_large`
+    are the tensors that no arena can hold within --max-buffer.  `order`: the plan is right in any order of
+    the dispatches that this permits; `order_cost` is what that costs at most, as a share of a call with a
+    plan for the order of the text, where it was reckoned.
     """
 
     function: str
@@ -200,6 +200,7 @@ class Plan(Shown):
     guards: tuple[Guard, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     picked: str = ""
+    pieces: str = ""
     too_large: tuple[TooLarge, ...] = ()
     order: OrderName = "total"
     order_cost: float | None = None
@@ -246,6 +247,8 @@ class PlanChoices(TypedDict, total=False):
     results: MemoryGiver
     order: OrderChoice
     shrink: ShrinkChoice
+    max_arena: int | str | None
+    chunks: int
 
 
 def _donations(name: str, value: object) -> tuple[Donation, ...]:
@@ -354,8 +357,21 @@ class PlanOptions(SearchOptions):
         "convolution; none, nowhere.",
         in_file=True,
     )
+    max_arena: int | None = option(
+        None,
+        amount(),
+        "The most that the arenas of a function may take, within declared bounds and at --bind: "
+        "symalloc plan fails where they can take more.",
+    )
+    chunks: int = option(
+        1,
+        whole(1),
+        "The most pieces in which kernels compute what is large, some rows at a time, with the same bits: as "
+        "few as bring the arenas of a function to --max-arena, where some do.",
+    )
     kept: str = ""
     read_by: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def constants_apart(self) -> bool:
@@ -401,6 +417,8 @@ class PlanOptions(SearchOptions):
         if self.arena == "caller" and (self.flavour == "storages" or self.max_buffer is not None):
             other = "max_buffer splits it" if self.max_buffer is not None else "whole storages are none"
             raise UsageError(f'arena="caller" takes one arena, and {other}; leave one of the two out')
+        if self.chunks > 1 and (self.max_arena is None or self.shrink == "none" or self.order != "total"):
+            raise UsageError('chunks takes max_arena, shrink="safe" or "full", and order="total"')
 
 
 BASE, EACH = 1_300_000, 1_500  # of the effort "quick": for a function, and for each of its tensors

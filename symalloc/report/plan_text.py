@@ -150,6 +150,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     yield from (_broken(line, width) for line in capped(large, "sizes that one buffer cannot hold"))
     if plan.picked:
         yield _broken(f"  memory is {plan.picked}", width)
+    if plan.pieces:
+        yield _broken(f"  in pieces: {plan.pieces}", width)
     if plan.order_cost is not None:
         yield f"  order: {plan.order}; safe under any order costs {plan.order_cost:+.1%} of a call"
     yield from _fences(report.graph)

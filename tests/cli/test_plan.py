@@ -204,6 +204,25 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, r
     assert fits["again"]["condition"] == "n <= 161319" and not fits["everything"]["exact"]
 
 
+def test_arenas_in_pieces_keep_to_a_limit(tmp_path: Path, run: Run) -> None:
+    file = Path(__file__).parents[2] / "examples" / "attention.py"
+    output = tmp_path / "planned.py"
+    asked = ("--max-arena", "400KiB", "--shrink", "safe", "-o", output)
+    status, out, err = run("plan", file, *asked)
+    assert status == 1 and not output.exists() and "arenas can take more than 409600 B" in err
+    said = "1 group of kernels, 8 each: 395264 B for 1310720 B\n"
+    assert f"  in pieces: --chunks 8 would have {said}" in out
+    status, out, err = run("plan", file, *asked, "--chunks", "16")
+    assert status == 0 and f"  in pieces: {said}" in out
+    assert run("lint", output)[0] == 0
+    assert run("plan", file, *asked, "--chunks", "16", "--bind", "n=2048")[0] == 1
+    for wrong in (asked[:2], asked[2:4]):
+        status, out, err = run("plan", file, *wrong, "--chunks", "16")
+        assert status == 2 and "chunks takes max_arena" in err and not out
+    for wrong in ("0", "half", "-1"):
+        assert run("plan", file, *asked, "--chunks", wrong)[0] == 2
+
+
 def test_a_whole_call_against_a_budget(tmp_path: Path, run: Run) -> None:
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"

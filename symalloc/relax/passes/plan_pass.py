@@ -30,6 +30,7 @@ from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
 from symalloc.program.types import no_collections
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.donation.results import COPIED, take_results
@@ -42,9 +43,13 @@ from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.relax.passes.stages import captures_graphs
 from symalloc.relax.rewrite import map_bindings
 from symalloc.relax.shrink.capacity import with_capacity
-from symalloc.relax.shrink.kernel_parts import write_in_parts
+from symalloc.relax.shrink.chunks import MOST_PIECES, SHARE, GroupSearch, RowGroup, write_in_pieces
+from symalloc.relax.shrink.kernel_parts import PartsProof, write_in_parts
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, plan_workspaces, shrink_kernels
 from symalloc.relax.shrink.written_over import WrittenOver, order_for_memory, write_over
+from symalloc.shown import counted
+from symalloc.size.condition import le
+from symalloc.size.expr import ZERO, Expr, evaluated
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _LOG = logging.getLogger("symalloc")
@@ -220,8 +225,7 @@ def plan_lowered(
 
     chosen = plan(module, program)
     if options.shrink != "none" and options.order == "total":
-        over = partial(_written_over, plan, {}) if memory.shared else lambda one: one
-        chosen = _ordered(plan, over, chosen)
+        chosen = _in_pieces(plan, memory.shared, chosen, options, prover)
     module, analyses, plans = chosen.module, chosen.analyses, chosen.plans
     planned = emit_module(
         module,
@@ -254,7 +258,7 @@ def plan_lowered(
 @dataclass(frozen=True, kw_only=True)
 class _Attempt:
     """A module, with a plan for each function when it is first asked for, not written yet; outputs lie `over`
-    what kernels read last.
+    what kernels read last.  Functions in pieces are looked at where they are `largest`, by name.
     """
 
     module: tvm.IRModule
@@ -262,6 +266,7 @@ class _Attempt:
     analyses: Mapping[str, FunctionAnalysis]
     planned: Callable[[], Mapping[str, Plan]]
     over: Mapping[str, Sequence[WrittenOver]] = field(default_factory=dict)
+    largest: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
     def plans(self) -> Mapping[str, Plan]:
@@ -273,6 +278,16 @@ class _Attempt:
         """The program with its plans."""
         return planned_program(self.program, self.plans).program
 
+    def arenas(self, name: str) -> Expr:
+        """The bytes of the arenas of a function."""
+        return sum((one.size for one in self.plans[name].arenas), ZERO)
+
+    def domain(self, name: str) -> Domain:
+        """The sizes of a function at which its plans are compared."""
+        domain = known_symbols(self.analyses[name].cfg).domain
+        at = self.largest.get(name, {})
+        return replace(domain, lower={**domain.lower, **at}, upper={**domain.upper, **at})
+
     def larger(self, other: _Attempt, names: Iterable[str]) -> frozenset[str]:
         """The functions of these names that take more than in another attempt, or may.
 
@@ -280,7 +295,7 @@ class _Attempt:
         """
 
         def may(name: str) -> bool:
-            mine, domain = Timeline.of(self.written, name), known_symbols(self.analyses[name].cfg).domain
+            mine, domain = Timeline.of(self.written, name), self.domain(name)
             least = least_held(other.program, other.analyses, name)
             cost = None if least is None else cost_beside(mine, least, domain)
             if cost is None or cost > 0:
@@ -322,8 +337,11 @@ def _in_parts(plan: Planner, apart: _Attempt, kept: frozenset[str] = frozenset()
     return _in_parts(plan, apart, kept | worse) if worse else found
 
 
-def _ordered(plan: Planner, finished: Callable[[_Attempt], _Attempt], given: _Attempt) -> _Attempt:
-    """The `given` attempt, `finished`, with calls in another order where functions take more nowhere then."""
+def _ordered(plan: Planner, shared: bool, given: _Attempt) -> _Attempt:
+    """The `given` attempt with outputs written over what calls read, where kernels can be given `shared`
+    memory, and with calls in another order where functions take more nowhere then.
+    """
+    finished = partial(_written_over, plan, {}) if shared else lambda one: one
     usual, kept = finished(given), frozenset[str]()
     while True:
         module, names = order_for_memory(given.module, given.analyses, kept)
@@ -334,6 +352,54 @@ def _ordered(plan: Planner, finished: Callable[[_Attempt], _Attempt], given: _At
         if not larger:
             return found
         kept |= larger
+
+
+def _in_pieces(
+    plan: Planner, shared: bool, given: _Attempt, options: PlanOptions, prover: Prover
+) -> _Attempt:
+    """The `given` attempt in order, with what is large computed in as few pieces as bring the arenas of a
+    function to what they may take; only said of functions where some would, if none are wanted.
+    """
+    usual, limit, counts = _ordered(plan, shared, given), options.max_arena, dict[str, int]()
+    if limit is None:
+        return usual
+    groups = dict[str, Sequence[RowGroup]]()
+    largest = {n: {**f.declared_upper, **options.sizes} for n, f in given.program.functions.items()}
+
+    def size(name: str, attempt: _Attempt) -> int:
+        return evaluated(attempt.arenas(name), largest[name]) or 0
+
+    def fits(name: str, attempt: _Attempt) -> bool:
+        domain = known_symbols(attempt.analyses[name].cfg).domain
+        domain = replace(domain, lower={**domain.lower, **options.sizes}, upper=largest[name])
+        return prover.prove(le(attempt.arenas(name), limit), domain, explain=False).holds
+
+    def attempt(counts: Mapping[str, int]) -> _Attempt:
+        def planned(module: tvm.IRModule) -> _Attempt:
+            return replace(plan(module), largest={name: largest[name] for name in counts})
+
+        wanted = ((group, count) for name, count in counts.items() for group in groups[name])
+        return _ordered(planned, shared, planned(write_in_pieces(given.module, wanted, prover)))
+
+    most, cut = options.chunks if options.chunks > 1 else MOST_PIECES, usual
+    for name in [one for one in usual.plans if not fits(one, usual)]:
+        proof, before = PartsProof(given.module, given.analyses[name]), cut
+        groups[name] = [*GroupSearch(proof, largest[name]).groups(limit // SHARE)]
+        for count in range(2, most + 1) if groups[name] else ():
+            found = attempt({**counts, name: count})
+            if fits(name, found):
+                counts[name], cut = count, found
+            if name in counts or size(name, found) >= size(name, before):
+                break
+            before = found
+    chosen = cut if options.chunks > 1 else usual
+    plans = {**chosen.plans}
+    for name, count in counts.items():
+        said = f"{counted(len(groups[name]), 'group')} of kernels, {count} each"
+        said = f"{said}: {size(name, cut)} B for {size(name, usual)} B"
+        pieces = said if options.chunks > 1 else f"--chunks {count} would have {said}"
+        plans[name] = replace(plans[name], pieces=pieces)
+    return replace(chosen, planned=lambda: plans)
 
 
 def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:

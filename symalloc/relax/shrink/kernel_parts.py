@@ -50,7 +50,8 @@ from symalloc.relax.shrink.kernel_stages import promises, stages_of
 from symalloc.size.expr import ZERO, Expr
 
 Offsets: TypeAlias = tuple[int, ...]
-_INDEX = tvm.ir.PrimType("int64")
+Begin: TypeAlias = tuple[int | VarNode, ...]
+INDEX = tvm.ir.PrimType("int64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +91,18 @@ def with_parts(
         kernel.params[position].__chandle__(): (params[through.get(position, position)], part.offsets)
         for position, part in parts.items()
     }
-    body = _with_accesses(kernel.body, wholes, lambda one, by: one + by if by else one)
-    return with_parameters(kernel, params, body) if _is_told(params, lost) else None
+    body = with_accesses(kernel.body, wholes, lambda one, by: one + by if by else one)
+    return with_parameters(kernel, params, body) if is_told(params, lost, body) else None
 
 
-def _with_accesses(
+def with_accesses(
     body: Node,
-    buffers: Mapping[int, tuple[VarNode, Offsets]],
-    moved: Callable[[Node, int], Node],
+    buffers: Mapping[int, tuple[VarNode, Begin]],
+    moved: Callable[[Node, int | VarNode], Node],
 ) -> Node:
-    """`body` with another buffer for each of `buffers`, and its indices `moved` by some numbers."""
+    """`body` with another buffer for each of `buffers`, and its indices `moved` by something."""
 
-    def at(indices: Sequence[Node], offsets: Offsets) -> list[Node]:
+    def at(indices: Sequence[Node], offsets: Begin) -> list[Node]:
         return [moved(one, by) for one, by in zip(indices, offsets, strict=True)]
 
     def load(node: Node) -> Node:
@@ -126,11 +127,15 @@ def _with_accesses(
     return tvm_ffi.structural_map(body, rules)
 
 
-def _is_told(params: Sequence[VarNode], lost: Sequence[Node]) -> bool:
-    """Return whether something still tells the symbols that are extents in `lost`."""
-    shapes = [elements(one.ty.shape) for one in params if type(one.ty) is not tvm.ir.PrimType]
-    told = {one.__chandle__() for one in (*params, *(extent for shape in shapes for extent in shape))}
-    return told.issuperset(one.__chandle__() for one in lost if type(one) is tvm.ir.Var)
+def is_told(params: Sequence[VarNode], lost: Sequence[Node], body: Node) -> bool:
+    """Return whether something still tells the symbols that are extents in `lost`, where they are used."""
+    shapes = (elements(one.ty.shape) for one in params if type(one.ty) is not tvm.ir.PrimType)
+    extents = [extent for shape in shapes for extent in shape]
+    used: list[Node] = []
+    for node in (body, *extents):
+        visit(node, (tvm.ir.Var, used.append))
+    told, needed = ({one.__chandle__() for one in some} for some in ((*params, *extents), used))
+    return told >= needed & {one.__chandle__() for one in lost}
 
 
 # -- proof ---------------------------------------------------------------------------------------------------
@@ -139,7 +144,7 @@ def _is_told(params: Sequence[VarNode], lost: Sequence[Node]) -> bool:
 def restores(
     given: tirx.PrimFunc,
     made: tirx.PrimFunc,
-    offsets: Mapping[int, Offsets],
+    offsets: Mapping[int, Begin],
     through: Mapping[int, int] = {},
 ) -> bool:
     """Return whether it is proved that `made` does with wholes what `given` does with parts of them, which
@@ -154,8 +159,8 @@ def restores(
     alone = len({one.__chandle__() for one in params}) == len(params) == len(theirs)
     if not alone or not offsets.keys() <= accepts_offset(given) & accepts_offset(made):
         return False
-    moved: dict[int, tuple[VarNode, Offsets]] = {}
-    wholes: dict[int, tuple[VarNode, Offsets]] = {}
+    moved: dict[int, tuple[VarNode, Begin]] = {}
+    wholes: dict[int, tuple[VarNode, Begin]] = {}
     for position, (old, new) in enumerate(zip(theirs, params, strict=True)):
         begin, used = offsets.get(position), params[through.get(position, position)]
         if begin is None and new.same_as(old) and used.same_as(new):
@@ -164,25 +169,27 @@ def restores(
         alike = (tvm_ffi.structural_equal(with_shape(one.ty, own), old.ty) for one in (new, used))
         if begin is None or wide != {len(begin)} or not all(alike):
             return False
-        moved[old.__chandle__()] = used, tuple(-one for one in begin)
+        moved[old.__chandle__()] = used, begin
         wholes[new.__chandle__()] = new, (0,) * len(begin)
     found: list[VarNode] = []
     visit(made.body, (tvm.ir.Var, found.append))
     if not moved.keys().isdisjoint(one.__chandle__() for one in found) or promises(made) > promises(given):
         return False
-    bodies = _with_accesses(given.body, moved, _before), _with_accesses(made.body, wholes, _before)
+    bodies = with_accesses(given.body, moved, _after), with_accesses(made.body, wholes, _after)
     # with their parameters: alone, what a block says to read would be taken for a name of its own
     return bool(tvm_ffi.structural_equal(*(with_parameters(made, params, body) for body in bodies)))
 
 
-def _before(index: Node, by: int) -> Node:
-    """The index that is `by` before another one, its number in one place."""
-    if index.ty != _INDEX:  # a sum may not fit
-        return index - by if by else index
+def _after(index: Node, by: int | VarNode) -> Node:
+    """The index that is `by` after another one, its number in one place."""
+    if not isinstance(by, int):
+        return index.a if type(index) is prim.Sub and index.b.same_as(by) else index + by
+    if index.ty != INDEX:  # a sum may not fit
+        return index + by if by else index
     base, number = _split(index)
     if base is None:
-        return tirx.IntImm("int64", number - by)
-    return base + (number - by) if number != by else base
+        return tirx.IntImm("int64", number + by)
+    return base + (number + by) if number + by else base
 
 
 def _split(index: Node) -> tuple[Node | None, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import tvm_ffi
@@ -42,13 +42,16 @@ class Stage:
     reduces: bool
 
     @property
+    def bound(self) -> Iterator[tuple[Node, Node]]:
+        """The axes with what they are bound to."""
+        return zip(elements(self.block.iter_vars), elements(self.realized.iter_values), strict=True)
+
+    @property
     def is_full(self) -> bool:
         """True if it stores to each element of its buffer, whatever was there."""
         loops = {loop.loop_var.__chandle__(): loop for loop in self.loops}
-        values = elements(self.realized.iter_values)
-        used = [value.__chandle__() for value in values if value.__chandle__() in loops]
-        pairs = zip(elements(self.block.iter_vars), values, strict=True)
-        spatial = [(axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL]
+        used = [value.__chandle__() for _, value in self.bound if value.__chandle__() in loops]
+        spatial = [(axis.var, value) for axis, value in self.bound if axis.iter_type == SPATIAL]
         if len(used) != len(loops) or len({*used}) != len(loops) or len(spatial) != len(self.place):
             return False
 
@@ -56,7 +59,7 @@ class Stage:
             loop = loops.get(value.__chandle__())
             if loop is None:
                 return constant_extent(value) == 0 and constant_extent(extent) == 1
-            return constant_extent(loop.min) == 0 and loop.step is None and same_extent(loop.extent, extent)
+            return constant_extent(loop.min) == 0 and same_extent(loop.extent, extent)
 
         whole = zip(spatial, self.place, elements(self.target.ty.shape), strict=True)
         return all(axis.same_as(at) and covers(value, extent) for (axis, value), at, extent in whole)
@@ -100,7 +103,9 @@ def stages_of(kernel: tirx.PrimFunc) -> tuple[Stage, ...] | None:
 
 def _stage(statement: Node) -> Stage | None:
     loops: list[Node] = []
-    while type(statement) is tirx.For and statement.kind == tirx.ForKind.SERIAL and not statement.annotations:
+    while type(statement) is tirx.For and not (statement.annotations or statement.step):
+        if statement.kind != tirx.ForKind.SERIAL:
+            return None
         loops.append(statement)
         statement = statement.body
     if type(statement) is not s_tir.SBlockRealize or constant_extent(statement.predicate) != 1:

@@ -1,0 +1,175 @@
+"""Kernels that compute what is large in pieces: which do, how many pieces, the memory, and the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from random import Random
+from typing import get_args
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx
+
+import symalloc
+from symalloc.planner.memory_plan import Plan, PlanOptions
+from symalloc.program.reading import PipelineName
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.run.machine import call, machines
+from symalloc.relax.shrink.chunks import are_ends, ends_of
+from symalloc.size.expr import Expr, ceildiv, symbol
+from tests.models.execution import random_inputs
+from tests.models.zoo import llama
+from tests.relax import modules_with_effects as effects
+from tests.scale import tries
+
+N, PROVER = symbol("n"), Prover()
+
+
+def proved(ends: Sequence[Expr], count: int) -> bool:
+    return are_ends(ends, ceildiv(N, count), N, PROVER, Domain())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 16])
+def test_each_row_is_in_one_piece(count: int) -> None:
+    ends = ends_of(N, count)
+    assert len(ends) == count + 1 and proved(ends, count)
+    for n in range(3 * count + 2):
+        pieces = [*pairwise(end.evaluate({"n": n}) for end in ends)]
+        assert [row for piece in pieces for row in range(*piece)] == [*range(n)]
+        assert max(end - begin for begin, end in pieces) == -(-n // count)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_other_pieces_are_refused(count: int) -> None:
+    right = ends_of(N, count)
+    for at, end in enumerate(right):
+        for wrong in (end + 1, end - 1):
+            assert not proved([*right[:at], wrong, *right[at + 1 :]], count), "other rows"
+        assert not proved([*right[:at], *right[at + 1 :]], count), "a piece left out"
+    assert not proved([*reversed(right)], count)
+    assert not proved(right, count + 1), "more rows than there is room for"
+
+
+# -- modules -------------------------------------------------------------------------------------------------
+
+
+def network(seed: int) -> tvm.IRModule:
+    """A random graph of operators on rows of `n`, and of some that need all of them."""
+    random, builder = Random(seed), relax.BlockBuilder()
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    weight = relax.const(np.random.default_rng(seed).standard_normal((8, 8)).astype("float32"))
+    op = relax.op
+    steps: Sequence[Callable[[relax.Var], relax.Expr]] = (
+        lambda one: op.matmul(op.nn.softmax(op.matmul(one, op.permute_dims(one))), one),
+        lambda one: op.matmul(op.nn.softmax(op.matmul(one, op.permute_dims(x)), axis=0), x),
+        lambda one: op.matmul(op.exp(op.negative(op.abs(op.matmul(one, op.permute_dims(x))))), one),
+        lambda one: op.add(op.matmul(one, weight), x),
+        lambda one: op.subtract(one, op.mean(one, axis=0, keepdims=True)),
+        lambda one: op.subtract(one, op.mean(one, axis=1, keepdims=True)),
+        lambda one: op.multiply(one, op.reshape(op.sum(op.matmul(x, op.permute_dims(one)), axis=1), (n, 1))),
+    )
+    made: list[relax.Var] = [x]
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            for _ in range(random.randint(2, 5)):
+                made.append(builder.emit(op.tanh(random.choice(steps)(random.choice(made[-2:])))))
+            result = builder.emit_output(made[-1])
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+def arenas(plan: Plan, binding: Mapping[str, int]) -> int:
+    return sum(arena.size.evaluate(binding) for arena in plan.arenas)
+
+
+def outputs(module: tvm.IRModule, name: str, arguments: Sequence[np.ndarray]) -> list[bytes]:
+    machine = machines(module, "naive", target="llvm", pipeline="default")[0]
+    return [one.tobytes() for one in call(machine, name, arguments).outputs]
+
+
+def cut(
+    given: tvm.IRModule, name: str, largest: Mapping[str, int], share: float, chunks: int = 8
+) -> tuple[Plan, tvm.IRModule]:
+    """The plan of a function whose arenas may take a share of what they took, and the module with it."""
+    whole = plan_or_refuse(given, "llvm", PlanOptions(shrink="safe")).plans[name]
+    limit = int(share * arenas(whole, largest))
+    options = PlanOptions(shrink="safe", max_arena=limit, chunks=chunks, sizes=largest)
+    planned = plan_or_refuse(given, "llvm", options)
+    found = planned.plans[name]
+    assert (found.pieces != "") == (arenas(found, largest) <= limit)
+    report = symalloc.lint(planned.module)
+    assert report.summary.always_invalid == report.summary.unknown == 0
+    return found, planned.module
+
+
+@pytest.mark.parametrize("seed", range(tries(5, 150)))
+def test_random_graphs_give_the_same_in_pieces(seed: int) -> None:
+    given = lower_or_refuse(network(seed), "llvm", "default")
+    found, module = cut(given, "main", {"n": 64}, 0.6, chunks=4)
+    for n in (0, 1, 3, 4, 5, 7, 64) if found.pieces else ():
+        x = np.random.default_rng(n).standard_normal((n, 8)).astype("float32")
+        assert outputs(module, "main", [x]) == outputs(given, "main", [x]), n
+
+
+@pytest.mark.parametrize("pipeline", get_args(PipelineName))
+def test_a_prefill_takes_a_quarter_of_its_arena(pipeline: PipelineName) -> None:
+    shape = llama.Shape(layers=2, hidden=16, heads=2, kv_heads=2, inner=32, vocabulary=16)
+    given = lower_or_refuse(llama.decoder(shape), "llvm", pipeline)
+    found, module = cut(given, "forward", {"b": 1, "n": 512}, 0.25)
+    assert found.pieces.startswith("2 groups of kernels, 6 each: ")
+    for n in (1, 5, 6, 7, 100):
+        tokens = random_inputs(given["forward"], {"b": 2, "n": n})
+        right = outputs(given, "forward", [one.numpy() for one in tokens])
+        assert outputs(module, "forward", [one.numpy() for one in tokens]) == right
+
+
+def test_pieces_lie_in_larger_tensors_and_over_inputs() -> None:
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    weights = np.random.default_rng(0).standard_normal((8, 8, 32)).astype("float32")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = [builder.emit(op.matmul(x, relax.const(one))) for one in weights]
+            others = [builder.emit(op.tanh(one)) for one in wide[1:]]
+            scores = builder.emit(op.matmul(others[-1], op.permute_dims(others[-1])))
+            mixed = builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), wide[0]))
+            both = builder.emit(op.concat([mixed, *others], axis=1))
+            result = builder.emit_output(op.sum(both))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "target")
+    _, module = cut(given, "main", {"n": 512}, 0.8)
+    names = {one.name_hint for one in module.get_global_vars()}
+    assert any("_rows_in_parts" in one for one in names), "a piece makes some of a concatenation"
+    assert any("_rows_inplace" in one for one in names), "a piece is written over another"
+    for rows in (1, 4, 7, 100, 512):
+        given_x = np.random.default_rng(rows).standard_normal((rows, 8)).astype("float32")
+        assert outputs(module, "main", [given_x]) == outputs(given, "main", [given_x]), rows
+
+
+@pytest.mark.parametrize("module", [effects.Prints, effects.Cache, effects.GivenCache])
+def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
+    given = lower_or_refuse(module, "llvm", "default")
+    options = PlanOptions(shrink="safe", max_arena=0, chunks=3, sizes={"n": 64})
+    assert not any(plan.pieces for plan in plan_or_refuse(given, "llvm", options).plans.values())
+
+
+def test_a_tensor_that_is_reshaped_goes_by_no_rows() -> None:
+    builder, n = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    weight = relax.const(np.eye(8, 64, dtype="float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(relax.op.exp(builder.emit(relax.op.matmul(x, weight))))
+            turned = builder.emit(relax.op.reshape(wide, (8 * n, 8)))
+            result = builder.emit_output(relax.op.sum(builder.emit(relax.op.exp(turned)), axis=1))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    _, module = cut(given, "main", {"n": 64}, 0.5)
+    for rows in (1, 7, 64):
+        x = np.random.default_rng(0).standard_normal((rows, 8)).astype("float32")
+        assert outputs(module, "main", [x]) == outputs(given, "main", [x])

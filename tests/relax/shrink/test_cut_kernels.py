@@ -1,0 +1,253 @@
+"""Kernels that compute some rows: run piece by piece beside the originals, and with faults planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from random import Random
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+from tvm.script import tirx as T  # noqa: N812
+
+from symalloc.relax.ir_types import Node, elements, visit, with_parameters, with_variables
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.shrink.chunks import Rows, cut_kernel, row_loops, rows_of
+from symalloc.relax.shrink.kernel_stages import stages_of
+from symalloc.relax.shrink.shrink_kernels import plan_workspaces, shrink_kernels
+from tests.relax.shrink.misplaced import faults
+from tests.scale import tries
+
+N, CHANNELS = 7, 8
+
+
+def kernel(value: Callable[[relax.Var, relax.Var, relax.Var], relax.Expr]) -> tirx.PrimFunc:
+    """The kernel that TVM makes of an operator on (2, n, 8), (8, 5) and (2, 8, n)."""
+    n, builder = tirx.Var("n", "int64"), relax.BlockBuilder()
+    shapes = {"x": [2, n, CHANNELS], "w": [CHANNELS, 5], "y": [2, CHANNELS, n]}
+    given = [relax.Var(name, relax.TensorType(shape, "float32")) for name, shape in shapes.items()]
+    with builder.function("main", given):
+        with builder.dataflow():
+            result = builder.emit_output(value(*given))
+        builder.emit_func_output(result)
+    lowered = plan_workspaces(shrink_kernels(lower(builder.get(), "llvm"), "safe")).module
+    (found,) = (one for one in lowered.functions.values() if isinstance(one, tirx.PrimFunc))
+    return found
+
+
+OP = relax.op
+KERNELS = {
+    "matmul": kernel(lambda x, w, _: OP.matmul(x, w)),
+    "scores": kernel(lambda x, _, y: OP.matmul(x, y)),
+    "product": kernel(lambda x, _, y: OP.matmul(y, x)),
+    "softmax": kernel(lambda x, _, __: OP.nn.softmax(x, axis=-1)),
+    "softmax of columns": kernel(lambda x, _, __: OP.nn.softmax(x, axis=1)),
+    "gelu": kernel(lambda x, _, __: OP.nn.gelu(x)),
+    "turned": kernel(lambda x, _, __: OP.permute_dims(x, [0, 2, 1])),
+    "sum": kernel(lambda x, _, __: OP.sum(x, axis=[2])),
+    "sum of columns": kernel(lambda x, _, __: OP.sum(x, axis=[1])),
+    "square": kernel(lambda x, _, __: OP.multiply(x, x)),
+    "concat": kernel(lambda x, _, __: OP.concat([x, x], axis=1)),
+    "flip": kernel(lambda x, _, __: OP.flip(x, axis=1)),
+    "slice": kernel(lambda x, _, __: OP.strided_slice(x, axes=[2], begin=[3], end=[7])),
+}
+
+
+def cuts(name: str) -> Iterator[tuple[dict[int, int], tirx.PrimFunc, Rows]]:
+    """A kernel cut along each dimension of each parameter, this one a part, and all that have rows."""
+    kernel = KERNELS[name]
+    for position, param in enumerate(elements(kernel.params)):
+        for dim in range(len(elements(param.ty.shape))):
+            loops = row_loops(kernel, position, dim)
+            made = cut_kernel(kernel, loops, {position: dim})
+            rows = rows_of(kernel, made)
+            if rows is not None:
+                yield {position: dim}, made, rows
+                every = cut_kernel(kernel, loops, rows)
+                if name != "concat":  # reads rows of what has half as many
+                    assert rows_of(kernel, every) == rows
+                    yield rows, every, rows
+
+
+CASES = [(name, *one) for name in KERNELS for one in cuts(name)]
+
+
+def stores(kernel: tirx.PrimFunc) -> set[int]:
+    """The positions of the parameters that a kernel stores to."""
+    targets = [stage.target for stage in stages_of(kernel) or ()]
+    return {at for at, one in enumerate(elements(kernel.params)) if any(map(one.same_as, targets))}
+
+
+def run(kernel: tirx.PrimFunc, arguments: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+    """What is in the arrays then."""
+    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    given = [tvm.runtime.tensor(one) if isinstance(one, np.ndarray) else one for one in arguments]
+    tvm.compile(module, "llvm")["main"](*given)
+    return [one.numpy() for one in given if not isinstance(one, int)]
+
+
+def inputs(kernel: tirx.PrimFunc, n: int) -> list[np.ndarray]:
+    """Random tensors for the parameters of a kernel."""
+    random, found = np.random.default_rng(0), []
+    for param in elements(kernel.params):
+        extents = [
+            tvm_ffi.structural_map(e, (ir.Var, lambda _: tirx.IntImm("int64", n))) for e in param.ty.shape
+        ]
+        found.append(random.random([int(tvm.sym.Analyzer().simplify(e)) for e in extents], dtype="float32"))
+    return found
+
+
+def test_kernels_are_cut_where_rows_follow_from_rows() -> None:
+    found = {name: {tuple(sorted(rows.items())) for _, _, rows in cuts(name)} for name in KERNELS}
+    assert found["matmul"] == {((0, 0), (2, 0)), ((0, 1), (2, 1)), ((1, 1), (2, 2))}
+    assert {dict(one)[1] for one in found["softmax"]} == {0, 1}  # not along the axis that it sums over
+    assert {dict(one)[1] for one in found["softmax of columns"]} == {0, 2}
+    assert {dict(one)[0] for one in found["sum"]} == {0, 1}
+    assert {dict(one)[0] for one in found["sum of columns"]} == {0, 2}
+    assert {dict(one)[1] for one in found["flip"]} == {0, 1, 2}
+    assert ((1, 1),) in found["flip"]  # rows of what it makes follow from others of what it takes
+
+
+@pytest.mark.parametrize(("name", "parts", "made", "rows"), CASES[:: tries(4, 1)])
+def test_the_pieces_make_what_the_kernel_makes(
+    name: str, parts: Mapping[int, int], made: tirx.PrimFunc, rows: Rows
+) -> None:
+    kernel, random = KERNELS[name], Random(0)
+    arrays = inputs(kernel, N)
+    expected = run(kernel, arrays)
+    stored = stores(kernel)
+    total = arrays[min(stored)].shape[rows[min(stored)]]
+    ends = sorted({0, total, *(random.randint(0, total) for _ in range(2))})
+    for start, end in pairwise(ends):
+        room = end - start + random.randint(0, 2)  # a part may be longer than what is done
+        given = [*arrays]
+        for at, dim in parts.items():
+            given[at] = np.full(
+                [room if i == dim else e for i, e in enumerate(arrays[at].shape)], 9, "float32"
+            )
+            place = tuple(slice(end - start) if i == dim else slice(None) for i in range(given[at].ndim))
+            given[at][place] = arrays[at].take(range(start, end), dim)
+        after = run(made, [*given, start, end - start])
+        for at, (one, right) in enumerate(zip(after, expected, strict=True)):
+            before = arrays[at].copy() if at not in parts else given[at]
+            if at in stored:
+                dim, first = rows[at], 0 if at in parts else start
+                place = tuple(
+                    slice(first, first + end - start) if i == dim else slice(None) for i in range(one.ndim)
+                )
+                before[place] = right.take(range(start, end), dim)
+            assert one.tobytes() == before.tobytes()
+
+
+# -- faults --------------------------------------------------------------------------------------------------
+
+
+def wrong_loops(made: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Other ends of each loop over rows, of each axis, and of all of them."""
+    params = elements(made.params)
+    start, rows = params[-2:]
+    wrong = {
+        "a row later": (start + 1, rows),
+        "a row more": (start, rows + 1),
+        "a row dropped": (start, rows - 1),
+        "from the first row on": (tirx.IntImm("int64", 0), rows),
+        "up to that row": (tirx.IntImm("int64", 0), start),
+    }
+    found: list[Node] = []
+    visit(made.body, (tirx.For, found.append), (tirx.IterVar, found.append))
+    over = [one for one in found if (one.min if isinstance(one, tirx.For) else one.dom.min).same_as(start)]
+    for one in (one for one in found if not any(map(one.same_as, over))):
+        ends = (start, rows)
+        yield "rows of another loop", with_parameters(made, params, other_ends(made.body, [one], *ends))
+    for fault, ends in wrong.items():
+        for chosen in (*([one] for one in over), over):
+            yield fault, with_parameters(made, params, other_ends(made.body, chosen, *ends))
+
+
+def other_ends(body: Node, chosen: Sequence[Node], first: Node, count: Node) -> Node:
+    def is_chosen(var: Node) -> bool:
+        return any(var.same_as(one.loop_var if isinstance(one, tirx.For) else one.var) for one in chosen)
+
+    def loop(one: Node) -> Node:
+        return tirx.For(one.loop_var, first, count, one.kind, one.body) if is_chosen(one.loop_var) else one
+
+    def axis(one: Node) -> Node:
+        whole = ir.Range.from_min_extent(first, count)
+        return tirx.IterVar(whole, one.var, one.iter_type) if is_chosen(one.var) else one
+
+    return tvm_ffi.structural_map(body, ((tirx.For, loop), (tirx.IterVar, axis)))
+
+
+@pytest.mark.parametrize(("name", "parts", "made", "rows"), CASES[:: tries(2, 1)])
+def test_planted_faults_are_refused(
+    name: str, parts: Mapping[int, int], made: tirx.PrimFunc, rows: Rows
+) -> None:
+    given = KERNELS[name]
+    planted = [*faults(made), *wrong_loops(made)]
+    assert len(planted) > 10
+    for fault, kernel in planted:
+        assert rows_of(given, kernel) is None, f"{fault}\n{kernel.script()}"
+    buffers = elements(made.params)[:-2]
+    alike = ((a, b) for a, b in combinations(buffers, 2) if len(a.ty.shape) == len(b.ty.shape))
+    for one, other in alike:
+        both = with_variables(made.body, [(one, other), (other, one)])
+        assert rows_of(given, with_parameters(made, elements(made.params), both)) is None
+    exchanged = [*elements(made.params)[:-2], *reversed(elements(made.params)[-2:])]
+    assert rows_of(given, with_parameters(made, exchanged, made.body)) is None
+    assert rows_of(given, with_parameters(made, elements(made.params)[:-1], made.body)) is None
+    assert rows_of(given.without_attr("tirx.noalias"), made) is None, "a promise made"
+    for at, dim in parts.items():
+        for other in range(len(elements(elements(given.params)[at].ty.shape))):
+            if other != dim:
+                assert rows_of(given, cut_kernel(given, row_loops(given, at, dim), {at: other})) is None
+
+
+@T.prim_func(s_tir=True, private=True)
+def neighbours(
+    x: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32"), z: T.Buffer((8,), "float32")
+) -> None:
+    """`z` takes another row of `y`, which the kernel stores to as well."""
+    for i in range(T.int64(8)):
+        with T.sblock("first"):
+            v = T.axis.spatial(T.int64(8), i)
+            y[v] = x[v]
+    for i in range(T.int64(8)):
+        with T.sblock("second"):
+            v = T.axis.spatial(T.int64(8), i)
+            z[v] = y[T.int64(7) - v]
+
+
+@T.prim_func(s_tir=True, private=True)
+def totals(x: T.Buffer((8,), "float32"), y: T.Buffer((1,), "float32"), z: T.Buffer((8,), "float32")) -> None:
+    """Each row of `z` takes the sum of all of `x`, which `y` keeps."""
+    for i in range(T.int64(8)):
+        with T.sblock("first"):
+            v = T.axis.reduce(T.int64(8), i)
+            with T.init():
+                y[T.int64(0)] = T.float32(0)
+            y[T.int64(0)] = y[T.int64(0)] + x[v]
+    for i in range(T.int64(8)):
+        with T.sblock("second"):
+            v = T.axis.spatial(T.int64(8), i)
+            z[v] = x[v] / y[T.int64(0)]
+
+
+@T.prim_func(s_tir=True, private=True)
+def diagonal(x: T.Buffer((8, 8), "float32"), y: T.Buffer((8, 8), "float32")) -> None:
+    """Two loops over what must be one row."""
+    for i, j in T.grid(T.int64(8), T.int64(8)):
+        with T.sblock("only"):
+            v, w = T.axis.remap("SS", [i, j])
+            y[v, w] = x[w, v] + x[v, v]
+
+
+@pytest.mark.parametrize("kernel", [neighbours, totals, diagonal])
+def test_what_needs_other_rows_is_not_cut(kernel: tirx.PrimFunc) -> None:
+    for position, param in enumerate(elements(kernel.params)):
+        for dim in range(len(elements(param.ty.shape))):
+            made = cut_kernel(kernel, row_loops(kernel, position, dim), {position: dim})
+            found = rows_of(kernel, made)
+            assert found is None or (kernel is diagonal and position == 1)
