@@ -216,8 +216,5 @@ def _lines(metric: _Metric, values: Mapping[str, int]) -> Iterator[str]:
     yield f"# HELP {name} {metric.help}"
     yield f"# TYPE {name} {metric.kind}"
     for pool, value in values.items():
-        yield f'{name}{{pool="{_escaped(pool)}"}} {value}'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        label = pool.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        yield f'{name}{{pool="{label}"}} {value}'

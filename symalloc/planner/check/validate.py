@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, dependency_graph
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.errors import RunError
 from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.ir import Var
@@ -50,7 +51,7 @@ class PlanFault:
         return f"{where}: {self.problem} at {at}"
 
 
-class PlanRefusedError(Exception):
+class PlanRefusedError(RunError):
     """A plan that does not validate; `faults` says what is wrong with it.
 
     Built from the text alone where it has crossed TVM's pass runner, which keeps nothing else:  `faults`

@@ -57,13 +57,7 @@ from symalloc.relax.ir_types import (
     with_parameters,
     with_variables,
 )
-from symalloc.relax.rewrite import (
-    BindingRewriter,
-    ModuleDraft,
-    by_binding,
-    forced_pure,
-    with_body,
-)
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, by_binding, forced_pure, with_body
 from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
 from symalloc.size.expr import ZERO, Expr
 
@@ -407,7 +401,11 @@ def donate(
     in_place = partial(can_overlay, module, program, prover)
     for name, wanted in chosen(donations, program, analyses).items():
         found = donated_aliases(analyses[name], wanted, prover, in_place)
-        _require_checks(name, found, guards)
+        for donation, one in zip(wanted, found, strict=True):
+            with refused(donation, name):
+                if one.guards and guards == "none":
+                    claims = " and ".join(str(g.condition) for g in one.guards if g.condition.as_bool is None)
+                    raise RefusedAliasError(f"it takes a check at entry, {claims}, and guards are turned off")
         writer.function(analyses[name].cfg, found)
     return writer.finished()
 
@@ -455,17 +453,6 @@ def _at_start(call: ir.CallKernel, position: int) -> KernelArgument:
     if kind is None or kind.shape is None or kind.dtype is None:
         raise ValueError(f"the argument {position} of `{call.kernel}` has no exact shape")
     return KernelArgument(position=position, offset=ZERO, shape=kind.shape, itemsize=kind.dtype.itemsize)
-
-
-def _require_checks(function: str, found: Sequence[DonatedAlias], guards: GuardKind) -> None:
-    """Raises PlanRefusedError where an output may not fit and nothing is to be checked."""
-    for one in found:
-        if one.guards and guards == "none":
-            claims = " and ".join(str(g.condition) for g in one.guards if g.condition.as_bool is None)
-            raise PlanRefusedError(
-                f"the alias {one.output.names[0]}={one.input.names[0]} of `{function}` is refused: "
-                f"it takes a check at entry, {claims}, and guards are turned off"
-            )
 
 
 def _function(donation: Donation, program: Program, analyses: Mapping[str, FunctionAnalysis]) -> str:

@@ -26,12 +26,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import extent_pairs, type_of
 from symalloc.program.types import ALIGNMENT, TensorType, type_leaves
-from symalloc.relax.emit.kernel_offsets import (
-    EmissionError,
-    offset_kernels,
-    offset_uses,
-    with_offsets,
-)
+from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder, uncaptured
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (

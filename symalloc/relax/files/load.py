@@ -13,7 +13,6 @@ from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
 from symalloc.errors import RunError
-from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.function_report import TargetReport
 from symalloc.program.created_state import DeviceKind
@@ -212,7 +211,5 @@ def plan_or_refuse(
     """`lowered` planned; raises RunError where a plan cannot be proved, or its proof not be written."""
     try:
         return plan_lowered(lowered, prover, options=options, target=tvm.target.Target(target))
-    except PlanRefusedError as error:
-        raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"cannot write certificates: {error.strerror}") from None

@@ -38,7 +38,6 @@ from symalloc.planner.memory_report.deployment import Deployment, ModuleReport, 
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
-    SampleError,
     TvmComparison,
     check_sizes,
     check_wanted,
@@ -284,7 +283,7 @@ def memory_reports(
 ) -> tuple[FunctionReport, ...]:
     """A report on each plan of `planned`, which is for `target`; `graphs`: with dependency graphs.
 
-    With a `prover` it is tried what aliases and kernels in place would save.  Raises RunError for a sample
+    With a `prover` it is tried what aliases and kernels in place would save.  Raises UsageError for a sample
     that does not fit.
     """
     _LOG.info("measuring the plan")
@@ -303,26 +302,23 @@ def memory_reports(
     graph_of = _graphs(planned, outcomes) if graphs else {}
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
-    try:
-        later = frozenset().union(*symbols.values(), *(program.functions[name].symbols for name in needed))
-        check_wanted(samples, needed, later, partial=partial)
-        reports = (
-            function_report(
-                plan,
-                program.functions[name],
-                around[name],
-                outcome=outcomes[name],
-                comparison=comparison.get(name),
-                target=target_report(planned, name, target),
-                origins=_origins(planned, name),
-                graph=graph_of.get(name),
-                wanted=samples,
-            )
-            for name, plan in planned.plans.items()
+    later = frozenset().union(*symbols.values(), *(program.functions[name].symbols for name in needed))
+    check_wanted(samples, needed, later, partial=partial)
+    reports = (
+        function_report(
+            plan,
+            program.functions[name],
+            around[name],
+            outcome=outcomes[name],
+            comparison=comparison.get(name),
+            target=target_report(planned, name, target),
+            origins={**origins_in(analyses[name]), **origins_in(planned.analyses[name])},
+            graph=graph_of.get(name),
+            wanted=samples,
         )
-        return tuple(one if prover is None else _with_aliases(one, given, prover) for one in reports)
-    except SampleError as error:
-        raise RunError(str(error)) from None
+        for name, plan in planned.plans.items()
+    )
+    return tuple(one if prover is None else _with_aliases(one, given, prover) for one in reports)
 
 
 def _with_aliases(report: FunctionReport, given: tvm.IRModule, prover: Prover) -> FunctionReport:
@@ -374,14 +370,6 @@ def plan_outcomes(planned: PlannedModule, in_place: Program | None = None) -> di
         )
         for name, plan in planned.plans.items()
     }
-
-
-def _origins(planned: PlannedModule, name: str) -> Mapping[Var, TensorOrigin]:
-    """The origins of tensors in a function as it was given, and as it was planned."""
-    analysis = planned.analyses[name]
-    found = origins_in(analysis)
-    before = planned.unplanned[name]
-    return found if before is analysis else {**origins_in(before), **found}
 
 
 def _compared(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from symalloc.errors import RunError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
@@ -26,10 +25,6 @@ class PlanRequest(ModuleOptions):
     data: bytes | None = None
     module: str | None = None
     plan: PlanOptions = field(default_factory=PlanOptions)
-
-
-class RefusedError(RunError):
-    """A pool refused what a program did: no memory, a tensor outside of its storage, an overrun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

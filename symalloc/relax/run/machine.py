@@ -25,7 +25,6 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import PoolError, PoolUsageError
 from symalloc.program.reading import PipelineName
-from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.ir_types import BindingNode, effect, error_text, run_error
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.stages import passes_run_by
@@ -87,7 +86,7 @@ def call(
     """One call on fresh copies of `arguments`, which the function may write, and on `memory` that it takes
     behind them; it alone runs within `around`.
 
-    Raises RefusedError for what a pool refuses, RunError for all else that fails.
+    Raises PoolError for what a pool refuses, RunError for all else that fails.
     """
     with run_error(f"TVM cannot take the arguments of `{function}`"):
         taking = _Taking(machine)
@@ -97,10 +96,8 @@ def call(
             started = perf_counter()
             result = machine[function](*passed, *memory)
             seconds = perf_counter() - started
-    except RunError:
+    except (RunError, PoolError):
         raise
-    except PoolError as error:
-        raise RefusedError(str(error)) from None
     except Exception as error:  # a kernel, a guard, a packed function
         raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
     return CallResult(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)

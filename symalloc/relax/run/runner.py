@@ -45,7 +45,7 @@ from symalloc.program.types import ShapeType, extents_of
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import module_report, plan_outcomes
-from symalloc.relax.files.requests import PlanRequest, RefusedError
+from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.ir_types import calls_of, relax_functions, run_error
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
@@ -107,7 +107,7 @@ class Runner:
         With `check` the module is also run with every tensor in memory of its own, and all outputs, and
         arguments that may have been written, are compared bit for bit; those that are donated hold nothing
         to compare, nor do elements that the unplanned module computes from memory that nothing has written.
-        Raises RunError; RefusedError for what the pool refuses.
+        Raises RunError; PoolError for what the pool refuses.
         """
         calls = self.calls(binding)
         for index in range(repeat):
@@ -285,16 +285,13 @@ class Calls:
     @contextmanager
     def _counted(self, pool: InstrumentedPool) -> Iterator[None]:
         """Counts what one call, which runs within, takes of the pool; of the first also what is live in it at
-        most.  Raises RefusedError where guard mode finds damage behind it.
+        most.  Raises PoolError where guard mode finds damage behind it.
         """
         before = pool.statistics()
         pool.reset_peak()
         with nullcontext() if self.use.calls else statistics(pool) as first, pool.call():
             yield
-        try:
-            pool.check()
-        except PoolError as damage:
-            raise RefusedError(str(damage)) from None
+        pool.check()
         after = pool.statistics()
         self.use += PoolUse(
             calls=1,
@@ -398,7 +395,7 @@ def sweep(
             calls.once(arguments, check=how.check and turn == how.repeat - 1)
             if peer is not None and not turn % 2:
                 calls.beside(peer, arguments)
-    except RefusedError as error:
+    except PoolError as error:
         refused = str(error)
     used = sum((calls.use for calls in all_calls), PoolUse())
     limited = [calls.binding for calls in all_calls] if refused is None or at is None else [at]

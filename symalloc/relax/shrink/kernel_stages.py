@@ -187,7 +187,8 @@ class _StageReader:
         value = self._value(stage, stage.value, new)
         init = None if stage.block.init is None else stage.block.init.value
         start = None if init is None else self._value(stage, init, new)
-        if value is None or (start is None) != (init is None) or not _same_kind(new, target):
+        alike = tvm_ffi.structural_equal(new.ty, target.ty)
+        if value is None or (start is None) != (init is None) or not alike:
             return None
         adds_to_old = stage.reduces and init is None
         if (adds_to_old or not stage.is_full) and self.last(target) is not None:
@@ -223,10 +224,6 @@ class _StageReader:
 
         found = tvm_ffi.structural_map(value, (ir.TensorLoad, replaced))
         return None if unclear else found
-
-
-def _same_kind(one: VarNode, other: VarNode) -> bool:
-    return bool(tvm_ffi.structural_equal(one.ty, other.ty))
 
 
 def _statement(stage: Stage, target: VarNode, value: Node, init: Node | None) -> Node:

@@ -71,10 +71,11 @@ def shrink_kernels(module: tvm.IRModule, wanted: ShrinkChoice) -> ShrunkModule:
     if wanted == "none":
         return ShrunkModule(module=module, given=module)
     for variable, kernel in module.functions_items():
-        own = _own_buffers(kernel)
+        if not isinstance(kernel, tirx.PrimFunc) or type(kernel.body) is not s_tir.SBlockRealize:
+            continue
+        name, own = variable.name_hint, [one.name for one in elements(kernel.body.block.alloc_buffers)]
         if not own:
             continue
-        name = variable.name_hint
         if stages_of(kernel) is None:
             found[name] = ShrunkKernel(name=name, gone=0, left=dict.fromkeys(own, NOT_PLAIN))
             continue
@@ -85,13 +86,6 @@ def shrink_kernels(module: tvm.IRModule, wanted: ShrinkChoice) -> ShrunkModule:
             changed[variable] = less
         found[name] = ShrunkKernel(name=name, gone=len(own) - len(left), left=left)
     return ShrunkModule(module=with_functions(module, changed), given=module, kernels=found)
-
-
-def _own_buffers(kernel: object) -> tuple[str, ...]:
-    """The names of the buffers that a kernel allocates around all that it does."""
-    if not isinstance(kernel, tirx.PrimFunc) or type(kernel.body) is not s_tir.SBlockRealize:
-        return ()
-    return tuple(one.name for one in elements(kernel.body.block.alloc_buffers))
 
 
 @tvm.transform.module_pass(opt_level=0, name="ShrinkKernels")

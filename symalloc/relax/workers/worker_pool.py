@@ -32,14 +32,7 @@ from typing import IO, Any
 
 from symalloc.errors import RunError, SymallocError
 from symalloc.native.library import leave_torch_out
-from symalloc.program.reading import (
-    FileResult,
-    Message,
-    ModuleBegun,
-    ReadOptions,
-    ReadProblem,
-    result_of,
-)
+from symalloc.program.reading import FileResult, Message, ModuleBegun, ReadOptions, ReadProblem, result_of
 from symalloc.shown import version_of
 
 _LOG = logging.getLogger("symalloc")
