@@ -10,7 +10,7 @@ convert arguments at every call.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -177,17 +177,19 @@ def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None
     _walk(root, [(_index_of(kind), function) for kind, function in callbacks], [], _PREORDER)
 
 
+def nodes_in(roots: Iterable[Node], *kinds: type) -> list[Any]:
+    """The nodes of some classes in `roots`, a node before what is in it."""
+    found: list[Any] = []
+    for root in roots:
+        visit(root, *((kind, found.append) for kind in kinds))
+    return found
+
+
 def may_divide_by_zero(root: Node) -> bool:
     """Return whether something in `root` divides by other than a positive constant, or a maximum with one."""
-    found: list[Node] = []
-
-    def note(quotient: Node) -> None:
-        operands = (quotient.b.a, quotient.b.b) if type(quotient.b) is prim.Max else (quotient.b,)
-        if not any(type(one) is prim.IntImm and one.value > 0 for one in operands):
-            found.append(quotient)
-
-    visit(root, *((kind, note) for kind in (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)))
-    return bool(found)
+    divisors = (one.b for one in nodes_in([root], prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))
+    sides = ((one.a, one.b) if type(one) is prim.Max else (one,) for one in divisors)
+    return not all(any(type(one) is prim.IntImm and one.value > 0 for one in side) for side in sides)
 
 
 @cache

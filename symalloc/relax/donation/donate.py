@@ -51,8 +51,8 @@ from symalloc.relax.ir_types import (
     VarNode,
     bound,
     elements,
+    nodes_in,
     same_extent,
-    visit,
     with_arguments,
     with_parameters,
     with_variables,
@@ -353,10 +353,10 @@ def _needed(store: Node) -> Node:
         alike = type(value) is tvm.ir.TensorLoad and bool(value.source.same_as(store.buffer))
         return alike and all(map(same_extent, elements(value.indices), elements(store.indices)))
 
-    value, by_data = store.value, list[Node]()
+    value = store.value
     if type(value) is tvm.ir.Call and getattr(value.op, "name", None) == "prim.if_then_else":
         test, yes, no = elements(value.args)
-        visit(test, (tvm.ir.TensorLoad, by_data.append))  # a branch for each element costs more than it saves
+        by_data = nodes_in([test], tvm.ir.TensorLoad)  # a branch for each element costs more than it saves
         for when, stored, kept in ((test, yes, no), (tirx.Not(test), no, yes)):
             if is_there(kept) and not by_data:
                 made = tirx.BufferStore(store.buffer, stored, store.indices)

@@ -22,7 +22,16 @@ from symalloc.relax.extract.tir_to_expr import (
     to_dtype,
     truth_value,
 )
-from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
+from symalloc.relax.ir_types import (
+    Node,
+    TypeNode,
+    VarNode,
+    constant_extent,
+    elements,
+    nodes_in,
+    same_extent,
+    visit,
+)
 from symalloc.size.choice import maximum
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
@@ -306,9 +315,8 @@ class KernelValues:
             self._by_data.update(to.__chandle__() for to, value in given if self.hangs_on_data(value))
             for test, way in ways:
                 if self.hangs_on_data(test):
-                    visit(
-                        way, (tirx.BufferStore, lambda store: self._by_data.add(store.buffer.__chandle__()))
-                    )
+                    stores = nodes_in([way], tirx.BufferStore)
+                    self._by_data.update(store.buffer.__chandle__() for store in stores)
 
     def expr_or_none(self, node: Node) -> Expr | None:
         """The exact form of an integer expression; None where it has none."""
@@ -402,18 +410,11 @@ class KernelValues:
         constant, at the end of its ways: what they are in front of the loop, and what is added.
         """
         parts = elements(body.seq) if type(body) is tirx.SeqStmt else (body,)
-        stored, leaves = Counter[int](), list[Node]()
-        if self._held:
-            visit(
-                body,
-                (tirx.BufferStore, lambda store: stored.update([store.buffer.__chandle__()])),
-                *(
-                    (kind, leaves.append)
-                    for kind in (tirx.Break, tirx.Continue, tirx.Return, tirx.stmt.Evaluate)
-                ),
-            )
         found: dict[int, tuple[Expr, int]] = {}
-        for one in () if leaves else parts:
+        if not self._held or nodes_in([body], tirx.Break, tirx.Continue, tirx.Return, tirx.stmt.Evaluate):
+            return found
+        stored = Counter(store.buffer.__chandle__() for store in nodes_in([body], tirx.BufferStore))
+        for one in parts:
             key = one.buffer.__chandle__() if type(one) is tirx.BufferStore else None
             if key in self._held and stored[key] == 1:
                 more = self._added(one)
@@ -453,11 +454,8 @@ class KernelValues:
 
     def forget_stored(self, node: Node) -> None:
         """Forget what the statement `node` stores."""
-        stored: set[int] = set()
-        if self._held:
-            visit(node, (tirx.BufferStore, lambda store: stored.add(store.buffer.__chandle__())))
-        for key in self._held.keys() & stored:
-            del self._held[key]
+        for store in nodes_in([node], tirx.BufferStore) if self._held else ():
+            self._held.pop(store.buffer.__chandle__(), None)
 
     def forget(self) -> None:
         """Forget everything."""

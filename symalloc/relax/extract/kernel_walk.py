@@ -17,7 +17,7 @@ from symalloc.program.packed_contracts import packed_contract
 from symalloc.relax.extract.kernel_integers import KernelIntegers
 from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
-from symalloc.relax.ir_types import Node, constant_extent, elements, visit
+from symalloc.relax.ir_types import Node, constant_extent, elements, nodes_in
 from symalloc.size.choice import minimum
 from symalloc.size.condition import Condition, Relation, disjunction, eq, lt, negate
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
@@ -136,11 +136,9 @@ class _KernelWalk:
         step = 1 if node.step is None else constant_extent(node.step) or 0
         first, extent = self.values.expr_or_none(node.min), self.values.expr_or_none(node.extent)
         passes = None if extent is None or step < 1 else ceildiv(extent, step)
-        branches: list[Node] = []
-        if lanes := node.kind == tirx.ForKind.VECTORIZED:
-            visit(node.body, *((kind, branches.append) for kind in (tirx.IfThenElse, tirx.While)))
         # TVM makes vectors of statements one by one: of none with a branch
-        lanes = lanes and not branches
+        lanes = node.kind == tirx.ForKind.VECTORIZED
+        lanes = lanes and not nodes_in([node.body], tirx.IfThenElse, tirx.While)
         loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE, lanes)
         value = None if first is None or step < 1 else symbol(loop.symbol) * step + first
         self.values.bind(node.loop_var, value, node.min)
@@ -347,14 +345,10 @@ class _KernelWalk:
 
     def anything(self, node: Node, scope: KernelScope, kinds: Kinds = _BOTH, exact: bool = False) -> None:
         """Take a construct that may do `kinds` to what it mentions, as far as is known."""
+        places = (self.places.of(var) for var in nodes_in([node], ir.Var))
         seen: dict[int, Place] = {}
-
-        def note(var: Node) -> None:
-            place = self.places.of(var)
-            if place is not None:
-                seen.setdefault(place.parameter, place)
-
-        visit(node, (ir.Var, note))
+        for place in (one for one in places if one is not None):
+            seen.setdefault(place.parameter, place)
         for place in seen.values():
             self._handed(place, scope, kinds, exact)
 

@@ -18,7 +18,7 @@ from symalloc.program import ir
 from symalloc.program.ir import SlotFault
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
-from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements, visit
+from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements, nodes_in
 from symalloc.size.condition import ne
 from symalloc.size.expr import Expr, symbol
 
@@ -197,10 +197,6 @@ def _gets_other_names(body: Node) -> bool:
     of an operator, a tuple, a branch, a closure gives it one; other calls do not.
     """
     heaps, named = set[int](), set[int]()
-
-    def note(var: Node) -> None:
-        named.add(var.__chandle__())
-
     for binding in bindings_in(body):
         value = binding.value
         op = value.op if type(value) is tvm.ir.Call else None
@@ -208,8 +204,8 @@ def _gets_other_names(body: Node) -> bool:
             heaps.add(binding.var.__chandle__())
         elif op is None or (type(op) is tvm.ir.Op and op.name != _WITH_CONTEXT):
             branches = (value.true_branch.body, value.false_branch.body) if type(value) is relax.If else ()
-            for part in branches or (value,):
-                visit(part, (tvm.ir.Var, note), (relax.DataflowVar, note))
+            variables = nodes_in(branches or (value,), tvm.ir.Var, relax.DataflowVar)
+            named.update(var.__chandle__() for var in variables)
     return not heaps.isdisjoint(named)
 
 

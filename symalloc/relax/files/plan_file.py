@@ -76,10 +76,10 @@ from symalloc.relax.files.load import (
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.ir_types import (
-    CallNode,
     Node,
     elements,
     error_text,
+    nodes_in,
     relax_functions,
     run_error,
     visit,
@@ -227,15 +227,11 @@ def deployment_in(module: tvm.IRModule, how: ModuleOptions, options: PlanOptions
 def _constant_bytes(functions: Iterable[Node]) -> int:
     """The bytes of all constants in functions, each once."""
     found: dict[int, int] = {}
-
-    def note(node: Node) -> None:
+    for node in nodes_in((function.body for function in functions), ir.GenericConst):
         if isinstance(node.value, tvm.runtime.Tensor):
             dtype = to_dtype(node.value.dtype)
             size = prod(node.value.shape) * (0 if dtype is None else dtype.itemsize)
             found[node.value.__chandle__()] = padded(size) or 0
-
-    for function in functions:
-        visit(function.body, (ir.GenericConst, note))
     return sum(found.values())
 
 
@@ -339,9 +335,7 @@ def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
         behind = finishing_pipeline(target)(planned)
     own, called = dict[str, int](), dict[str, list[str]]()
     for variable, function in behind.functions_items():
-        calls: list[CallNode] = []
-        if isinstance(function, relax.Function):
-            visit(function.body, (ir.Call, calls.append))
+        calls = nodes_in([function.body], ir.Call) if isinstance(function, relax.Function) else []
         given = [elements(one.args) for one in calls if _is_call(one, "relax.call_builtin_with_ctx")]
         slots = [int(fields.fields[0].value) for name, fields in given if name.global_symbol == ALLOCATES]
         own[variable.name_hint] = sum(padded(8 * count) or 0 for count in slots)
@@ -425,10 +419,7 @@ def _are_equal(one: tvm.IRModule, other: tvm.IRModule) -> bool:
 
 def _constants(module: tvm.IRModule) -> list[ir.Constant]:
     """The constants of a module's functions, in order."""
-    found: list[ir.Constant] = []
-    for function in relax_functions(module).values():
-        visit(function.body, (ir.GenericConst, found.append))
-    return found
+    return nodes_in((function.body for function in relax_functions(module).values()), ir.GenericConst)
 
 
 # -- workspace of kernels ------------------------------------------------------------------------------------
@@ -460,13 +451,9 @@ def kernel_scratch(
 
 def _takes_no_global(kernel: Node) -> bool:
     """Return whether all that a kernel allocates lies in the memory of a device's threads."""
-    found: list[Node] = []
-    visit(
-        kernel.body,
-        (s_tir.SBlock, lambda block: found.extend(block.alloc_buffers)),
-        (tirx.AllocBuffer, lambda node: found.append(node.buffer)),
-    )
-    return all(buffer.scope() != "global" for buffer in found)
+    own = [one for block in nodes_in([kernel.body], s_tir.SBlock) for one in block.alloc_buffers]
+    own += [node.buffer for node in nodes_in([kernel.body], tirx.AllocBuffer)]
+    return all(buffer.scope() != "global" for buffer in own)
 
 
 def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) -> dict[str, Node | str]:
@@ -545,10 +532,8 @@ class _Reader:
             self.symbols.bind(node.var, value)
 
     def loop(self, node: Node) -> None:
-        found: list[bool] = []
-        if node.kind == tirx.ForKind.PARALLEL:
-            visit(node.body, (ir.Call, lambda call: found.append(_is_call(call, ALLOC))))
-        self.parallel = self.parallel or any(found)
+        inside = nodes_in([node.body], ir.Call) if node.kind == tirx.ForKind.PARALLEL else ()
+        self.parallel = self.parallel or any(_is_call(call, ALLOC) for call in inside)
 
     def declare(self, node: Node) -> None:
         """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""

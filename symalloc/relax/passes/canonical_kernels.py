@@ -29,8 +29,8 @@ from symalloc.relax.ir_types import (
     bound,
     elements,
     free_name,
+    nodes_in,
     relax_functions,
-    visit,
     with_arguments,
     with_parameters,
 )
@@ -92,15 +92,13 @@ def _referenced_elsewhere(
     kernels: Mapping[str, Node], functions: Mapping[str, relax.Function]
 ) -> Iterable[str]:
     """Yield the names that kernels mention, and arguments of calls."""
-    found: list[Node] = []
-    for kernel in kernels.values():
-        visit(kernel.body, (GlobalVar, found.append))
+    mentions: list[Node] = [kernel.body for kernel in kernels.values()]
     for function in functions.values():
         for binding in bindings_in(function.body):
             for argument in elements(binding.value.args) if type(binding.value) is Call else (binding.value,):
                 if type(argument) in (GlobalVar, relax.Tuple):
-                    visit(argument, (GlobalVar, found.append))
-    return (variable.name_hint for variable in found)
+                    mentions.append(argument)
+    return (variable.name_hint for variable in nodes_in(mentions, GlobalVar))
 
 
 def _with_order(kernel: Node, order: Sequence[int]) -> Node:
@@ -115,7 +113,8 @@ def _scalar_order(kernel: Node) -> Sequence[int]:
     params, places = elements(kernel.params), dict[int, int]()
     for param in params:
         for extent in elements(param.ty.shape) if type(param.ty) is BufferType else ():
-            visit(extent, (tvm.ir.Var, lambda one: places.setdefault(one.__chandle__(), len(places))))
+            for one in nodes_in([extent], tvm.ir.Var):
+                places.setdefault(one.__chandle__(), len(places))
     scalars = [i for i, param in enumerate(params) if type(param.ty) is PrimType]
     wanted = sorted(scalars, key=lambda i: places.get(params[i].__chandle__(), len(places)))
     moved = dict(zip(scalars, wanted, strict=True))

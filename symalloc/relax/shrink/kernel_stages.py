@@ -14,9 +14,9 @@ from symalloc.relax.ir_types import (
     VarNode,
     constant_extent,
     elements,
+    nodes_in,
     same_extent,
     typed_var,
-    visit,
     with_variables,
 )
 
@@ -66,8 +66,7 @@ class Stage:
 
     def loads(self, buffer: VarNode | None = None) -> list[Node]:
         """Return the loads of a buffer, or of all."""
-        found: list[Node] = []
-        visit(self.block.body, (ir.TensorLoad, found.append))
+        found = nodes_in([self.block.body], ir.TensorLoad)
         return [one for one in found if buffer is None or one.source.same_as(buffer)]
 
 
@@ -115,9 +114,6 @@ def _stage(statement: Node) -> Stage | None:
         return None
     if block.init is not None and type(block.init) is not tirx.BufferStore:
         return None
-    by_data: list[Node] = []
-    for index in elements(block.body.indices):
-        visit(index, (ir.TensorLoad, by_data.append))
     axes = elements(block.iter_vars)
     stage = Stage(
         name=str(block.name_hint),
@@ -130,7 +126,7 @@ def _stage(statement: Node) -> Stage | None:
         axes=tuple(axis.var for axis in axes),
         reduces=any(axis.iter_type != SPATIAL for axis in axes),
     )
-    return None if by_data else stage
+    return None if nodes_in(stage.place, ir.TensorLoad) else stage
 
 
 _NOALIAS = "tirx.noalias"

@@ -32,9 +32,9 @@ from symalloc.relax.ir_types import (
     bound,
     constant_extent,
     elements,
+    nodes_in,
     same_extent,
     typed_var,
-    visit,
     with_arguments,
     with_parameters,
     with_variables,
@@ -307,7 +307,9 @@ def plan_workspaces(shrunk: ShrunkModule) -> ShrunkModule:
     lifted = {name: one for name in kernels if (one := _lifted(given[named[name]])) is not None}
     while lifted:
         module = _allocating(shrunk.module, lifted)
-        left = _mentioned(module) & {named[name].__chandle__() for name in lifted}
+        functions = (f for f in module.functions.values() if isinstance(f, (relax.Function, tirx.PrimFunc)))
+        used = {one.__chandle__() for one in nodes_in((f.body for f in functions), GlobalVar)}
+        left = used & {named[name].__chandle__() for name in lifted}
         if not left:
             for name, one in lifted.items():
                 buffers = tuple(buffer.name for buffer in one.buffers)
@@ -341,15 +343,6 @@ def _allocating(module: tvm.IRModule, lifted: Mapping[str, _Lifted]) -> tvm.IRMo
     return map_bindings(draft.finished(), called)
 
 
-def _mentioned(module: tvm.IRModule) -> set[int]:
-    """The addresses of the variables of functions that functions of a module use."""
-    found: list[GlobalVar] = []
-    for function in module.functions.values():
-        if isinstance(function, (relax.Function, tirx.PrimFunc)):
-            visit(function.body, (GlobalVar, found.append))
-    return {one.__chandle__() for one in found}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lifted:
     """A kernel with the parameters `buffers` behind those that it was `given`."""
@@ -363,9 +356,7 @@ class _Lifted:
         known = list(_symbols(self.given, arguments))
         names = {symbol.__chandle__() for symbol, _ in known}
         extents = [elements(buffer.ty.shape) for buffer in self.buffers]
-        used: list[VarNode] = []
-        for extent in chain.from_iterable(extents):
-            visit(extent, (ir.Var, used.append))
+        used = nodes_in(chain.from_iterable(extents), ir.Var)
         if not names.issuperset(one.__chandle__() for one in used):
             return None
         return [[_extent(with_variables(extent, known)) for extent in shape] for shape in extents]
@@ -407,20 +398,15 @@ def _lifted(kernel: tirx.PrimFunc) -> _Lifted | None:
     own = elements(block.alloc_buffers)
     outside = _used_in_several_parts(block.body) if own else frozenset()
     buffers = [one for one in own if one.__chandle__() in outside and _is_pooled(one)]
-    if not buffers or block.init is not None or len(block.match_buffers) or _uses_threads(root):
+    if not buffers or block.init is not None or len(block.match_buffers):
         return None
+    if any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in nodes_in([root], tirx.For)):
+        return None  # it is one of a GPU
     body = without_buffers(root, {one.__chandle__() for one in buffers})
     made = with_parameters(kernel, [*given, *buffers], body)
     if not accepts_offset(made).issuperset(range(len(given), len(given) + len(buffers))):
         return None
     return _Lifted(kernel=made, given=given, buffers=buffers)
-
-
-def _uses_threads(body: Node) -> bool:
-    """Return whether a kernel is one of a GPU."""
-    kinds: set[int] = set()
-    visit(body, (tirx.For, lambda loop: kinds.add(loop.kind)))
-    return tirx.ForKind.THREAD_BINDING in kinds
 
 
 def _used_in_several_parts(body: Node) -> frozenset[int]:
@@ -429,9 +415,7 @@ def _used_in_several_parts(body: Node) -> frozenset[int]:
     """
     found = Counter[int]()
     for part in elements(body.seq) if type(body) is tirx.SeqStmt else ():
-        used: list[VarNode] = []
-        visit(part, (ir.Var, used.append))
-        found.update({one.__chandle__() for one in used})
+        found.update({one.__chandle__() for one in nodes_in([part], ir.Var)})
     return frozenset(handle for handle, count in found.items() if count > 1)
 
 

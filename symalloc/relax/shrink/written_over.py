@@ -26,7 +26,7 @@ from symalloc.program.operands import tensor_type
 from symalloc.prover.domain import Budget
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import DonationWriter, InPlace, Overlay, can_overlay, overlay_of
-from symalloc.relax.ir_types import BindingNode, VarNode, elements, of_type, visit
+from symalloc.relax.ir_types import BindingNode, elements, nodes_in, of_type
 from symalloc.relax.rewrite import map_functions, with_body
 from symalloc.size.condition import eq
 from symalloc.size.expr import ZERO
@@ -281,8 +281,7 @@ def _rewritten(
     def write(binding: BindingNode) -> None:
         if binding.__chandle__() in written:
             return
-        used: list[VarNode] = []
-        visit(binding.value, (tvm.ir.Var, used.append))
+        used = nodes_in([binding.value], tvm.ir.Var)
         for maker in filter(None, (makers.get(one.__chandle__()) for one in used)):
             write(maker)
         written[binding.__chandle__()] = binding
