@@ -96,7 +96,7 @@ class InstrumentedPool(Shown, NativePool):
             pool_functions.clear_on_oom(self.object)
         else:
             checked_callback(callback)
-            _, call = self._callbacks.add(_as_bool(callback), False, number=OOM)
+            _, call = self._callbacks.add(lambda *given: bool(callback(*given)), False, number=OOM)
             pool_functions.on_oom(self.object, carrying_interrupts(call), retries)
 
     def session(self, name: str, limit: float | str | None = None) -> PoolSession:
@@ -205,10 +205,6 @@ class InstrumentedPool(Shown, NativePool):
     def __exit__(self, *_: object) -> None:
         """Close the pool."""
         self.close()
-
-
-def _as_bool(callback: OomCallback) -> Callable[[int, int, str], bool]:
-    return lambda nbytes, tries, why: bool(callback(nbytes, tries, why))
 
 
 def _refuse(*_: object) -> NoReturn:

@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 
     from symalloc.planner.memory_report.function_report import TvmComparison
 
-PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
-DEPLOYMENT_JOB = "symalloc.relax.files.plan_file:deployment_file"
-COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
-GRAPH_JOB = "symalloc.relax.files.plan_file:graph_file"
-LOAD_JOB = "symalloc.relax.files.load:load_as_json"
-RUN_JOB = "symalloc.relax.run.runner:run_file"
+ROOM = "symalloc.relax"  # that of the jobs of child processes
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
 
@@ -79,7 +74,7 @@ class Planned:
 
 def load_file(request: PlanRequest) -> IRModule:
     """Return the module that is asked for, read in a child process.  Raises UsageError and RunError."""
-    text: str = _in_child(LOAD_JOB, request, "reading")
+    text: str = _in_child("files.load:load_as_json", request, "reading")
     from symalloc.relax.read.open_model import load_module
 
     module: IRModule = load_module(text.encode(), trust=True)
@@ -109,7 +104,7 @@ def planned_file(
         require_folder_of(folder, f"certificates to {folder}")
     comparison = _comparison(request) if compare else None
     found: PlannedFile = _in_child(
-        PLAN_JOB,
+        "files.plan_file:plan_file",
         request,
         "planning",
         form=form,
@@ -133,14 +128,14 @@ def budget_file(request: PlanRequest, budget: BudgetOptions) -> DeviceBudget:
 
     Raises UsageError and RunError.
     """
-    return device_budget(_in_child(DEPLOYMENT_JOB, request, "planning"), budget)
+    return device_budget(_in_child("files.plan_file:deployment_file", request, "planning"), budget)
 
 
 def graph_file(request: PlanRequest, wanted: LanesRequest | None) -> GraphDocument:
     """Return the dependency graphs of a module, which is planned in a child process, and calls on the lanes
     that are `wanted`.  Raises UsageError and RunError.
     """
-    found: GraphDocument = _in_child(GRAPH_JOB, request, "planning", wanted=wanted)
+    found: GraphDocument = _in_child("files.plan_file:graph_file", request, "planning", wanted=wanted)
     return found
 
 
@@ -169,7 +164,7 @@ def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], how: R
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
     try:
-        found: RunReport = _in_child(RUN_JOB, request, "running", bindings=bindings, how=how)
+        found: RunReport = _in_child("run.runner:run_file", request, "running", bindings=bindings, how=how)
     except CrashError as error:
         seen = [line.removeprefix(SAID) for line in error.said.splitlines() if line.startswith(SAID)]
         if len(seen) < 2:  # no more than where it ran
@@ -182,7 +177,7 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
     """Return TVM's own plans by function, or why there are none; what else is wrong shows when we plan."""
     try:
         found: Mapping[str, TvmComparison] = call_in_child(
-            COMPARE_JOB, request, what="StaticPlanBlockMemory ran"
+            f"{ROOM}.files.plan_file:compare_file", request, what="StaticPlanBlockMemory ran"
         )
     except RunError as error:
         return str(error).splitlines()[0]
@@ -192,7 +187,7 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
 def _in_child(job: str, request: PlanRequest, doing: str, **named: Any) -> Any:
     """Return what the function `job` makes of a request in a child process; raises UsageError, RunError."""
     _require_file(request)
-    return call_in_child(job, request, what=f"{doing} {request.path}", **named)
+    return call_in_child(f"{ROOM}.{job}", request, what=f"{doing} {request.path}", **named)
 
 
 def _require_file(request: PlanRequest) -> None:

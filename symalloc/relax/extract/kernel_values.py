@@ -299,17 +299,11 @@ class KernelValues:
 
     def _spread(self, body: Node) -> None:
         """Note the variables and buffers that a body gives values that hang on data, or where such decide."""
-        given, ways, known = list[tuple[Node, Node]](), list[tuple[Node, Node]](), -1
-        visit(
-            body,
-            (tirx.BufferStore, lambda store: given.append((store.buffer, store.value))),
-            (tirx.Bind, lambda bound: given.append((bound.var, bound.value))),
-            (tirx.For, lambda loop: ways.append((loop.extent, loop))),
-            *(
-                (kind, lambda way: ways.append((way.condition, way)))
-                for kind in (tirx.IfThenElse, tirx.While)
-            ),
-        )
+        given = [(one.buffer, one.value) for one in nodes_in([body], tirx.BufferStore)]
+        given += ((one.var, one.value) for one in nodes_in([body], tirx.Bind))
+        ways = [(one.extent, one) for one in nodes_in([body], tirx.For)]
+        ways += ((one.condition, one) for one in nodes_in([body], tirx.IfThenElse, tirx.While))
+        known = -1
         while known < len(self._by_data):
             known = len(self._by_data)
             self._by_data.update(to.__chandle__() for to, value in given if self.hangs_on_data(value))

@@ -68,7 +68,11 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
     ]
     taken = {v.name_hint for v in module.get_global_vars()}.difference(made)
     orders = {name: _scalar_order(kernels[name]) for name in made}
-    ordered = {name: _with_order(kernels[name], order) for name, order in orders.items()}
+    ordered = {name: kernels[name] for name in made}
+    for name, order in orders.items():
+        if order != sorted(order):
+            params, body = elements(kernels[name].params), kernels[name].body
+            ordered[name] = with_parameters(kernels[name], [params[i] for i in order], body)
     # TVM has made one of equal kernels, or two, as the addresses of its symbols have it
     same, renamed = dict[int, str](), dict[str, str]()
     for name, kernel in ordered.items():
@@ -99,13 +103,6 @@ def _referenced_elsewhere(
                 if type(argument) in (GlobalVar, relax.Tuple):
                     mentions.append(argument)
     return (variable.name_hint for variable in nodes_in(mentions, GlobalVar))
-
-
-def _with_order(kernel: Node, order: Sequence[int]) -> Node:
-    params = elements(kernel.params)
-    return (
-        kernel if order == sorted(order) else with_parameters(kernel, [params[i] for i in order], kernel.body)
-    )
 
 
 def _scalar_order(kernel: Node) -> Sequence[int]:

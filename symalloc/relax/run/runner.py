@@ -137,11 +137,8 @@ class Runner:
         """The difference from the unplanned module, in words, and what is undetermined in that; either is
         None where there is none.  Raises RunError.
         """
-
-        def arrays(result: CallResult) -> dict[str, np.ndarray]:
-            return result.arrays(but=self._donated)
-
-        ours, theirs = arrays(found), arrays(call(self._unplanned, self.name, arguments))
+        both = found, call(self._unplanned, self.name, arguments)
+        ours, theirs = (one.arrays(but=self._donated) for one in both)
         if self._rooms:
             pairs = ((name, ours[name], one) for name, one in theirs.items())
             ours = {name: roomy[tuple(map(slice, one.shape))] for name, roomy, one in pairs}
@@ -153,7 +150,7 @@ class Runner:
         ]
         if not told:
             return None, None
-        one, other = (arrays(call(m, self.name, arguments)) for m in self._filled)
+        one, other = (call(m, self.name, arguments).arrays(but=self._donated) for m in self._filled)
         undetermined = changed(one, other)
         if isinstance(undetermined, str) or undetermined.keys() != differing.keys():
             return told[0], None
