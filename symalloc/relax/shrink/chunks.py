@@ -32,10 +32,10 @@ from symalloc.relax.ir_types import (
     bound,
     constant_extent,
     elements,
+    nodes_in,
     same_extent,
     typed_call,
     typed_var,
-    visit,
     with_arguments,
     with_parameters,
     with_shape,
@@ -77,8 +77,7 @@ def _touched(stage: Stage) -> Iterator[tuple[int, Sequence[int]]]:
     the loop of indices that it goes with, or 0.
     """
     loops = {axis.var.__chandle__(): one.__chandle__() for axis, one in stage.bound if one.ty == INDEX}
-    loads: list[Node] = []
-    visit(stage.realized, (tvm.ir.TensorLoad, loads.append))
+    loads = nodes_in([stage.realized], tvm.ir.TensorLoad)
     stores = (stage.block.body, *filter(None, [stage.block.init]))
     accesses = (*((s.buffer, s.indices) for s in stores), *((load.source, load.indices) for load in loads))
     for buffer, indices in accesses:
@@ -141,8 +140,7 @@ def rows_of(given: tirx.PrimFunc, made: tirx.PrimFunc) -> Rows | None:
     if stages is None or len(params) != len(theirs) - 2:
         return None
     start, rows = theirs[-2:]
-    loops: list[Node] = []
-    visit(made.body, (tirx.For, loops.append))
+    loops = nodes_in([made.body], tirx.For)
     cut = {one.loop_var.__chandle__() for one in loops if one.min.same_as(start)}
     dims, stored = _rows_touched(stages, cut), {stage.target.__chandle__() for stage in stages}
     found = {at: dims[one.__chandle__()] for at, one in enumerate(params) if one.__chandle__() in dims}

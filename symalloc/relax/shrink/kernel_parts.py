@@ -37,10 +37,10 @@ from symalloc.relax.ir_types import (
     bound,
     constant_extent,
     elements,
+    nodes_in,
     of_type,
     same_extent,
     typed_var,
-    visit,
     with_arguments,
     with_parameters,
     with_shape,
@@ -131,9 +131,7 @@ def is_told(params: Sequence[VarNode], lost: Sequence[Node], body: Node) -> bool
     """Return whether something still tells the symbols that are extents in `lost`, where they are used."""
     shapes = (elements(one.ty.shape) for one in params if type(one.ty) is not tvm.ir.PrimType)
     extents = [extent for shape in shapes for extent in shape]
-    used: list[Node] = []
-    for node in (body, *extents):
-        visit(node, (tvm.ir.Var, used.append))
+    used = nodes_in((body, *extents), tvm.ir.Var)
     told, needed = ({one.__chandle__() for one in some} for some in ((*params, *extents), used))
     return told >= needed & {one.__chandle__() for one in lost}
 
@@ -171,8 +169,7 @@ def restores(
             return False
         moved[old.__chandle__()] = used, begin
         wholes[new.__chandle__()] = new, (0,) * len(begin)
-    found: list[VarNode] = []
-    visit(made.body, (tvm.ir.Var, found.append))
+    found = nodes_in([made.body], tvm.ir.Var)
     if not moved.keys().isdisjoint(one.__chandle__() for one in found) or promises(made) > promises(given):
         return False
     bodies = with_accesses(given.body, moved, _after), with_accesses(made.body, wholes, _after)
