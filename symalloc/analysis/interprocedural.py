@@ -193,7 +193,7 @@ class Content:
         for position, known, value in self.covered(call):
             read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
-            if any(one.is_whole for one in self.at_call(call, position, known.writes)):
+            if known.writes and any(one.is_whole for one in self.at_call(call, position, known.writes)):
                 whole |= pointees_of(value)[0] & tensors
         return RequiredContents(must, may, whole)
 

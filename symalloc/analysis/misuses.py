@@ -314,14 +314,17 @@ class UnwrittenReads:
 
     def spans(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
         """By point, the regions that are first written there, and those that are last read there."""
-        first: dict[int, int] = {}
-        for number, writes in self.conflicts.writes.items():
-            owner, begin = self.owner(number), max(writes[0].point, 0)
-            first[owner] = min(first.get(owner, begin), begin)
+        first, last = {self.owner(number): 0 for number in members(self.points_to.given)}, dict[int, int]()
+        for point, effect in enumerate(self.effects):
+            read = (effect.reads | effect.may_reads) & ~effect.looks
+            for number in members(self.points_to.resolve(effect.written)) if effect.written else ():
+                first.setdefault(self.owner(number), point)
+            for number in members(self.points_to.resolve(read)) if read else ():
+                last[number] = point
         begins, ends = defaultdict[int, RegionSet](RegionSet), defaultdict[int, RegionSet](RegionSet)
-        for number, reads in self.conflicts.reads.items():
+        for number, point in last.items():
             begins[first.get(self.owner(number), -1)] |= RegionSet(1 << number)
-            ends[max(read.point for read in reads)] |= RegionSet(1 << number)
+            ends[point] |= RegionSet(1 << number)
         return begins, ends
 
     def overwritten(self, point: int, second: Target, first: int) -> Iterator[LostRead]:

@@ -83,6 +83,8 @@ class Region(NamedTuple):
 
 def pointees_of(value: AbstractValue) -> tuple[RegionSet, RegionSet]:
     """All that `value` points to, through every field: (must, may)."""
+    if type(value) is Pointees:
+        return value.must, value.may
     must = may = NO_REGIONS
     for leaf in leaves_of(value):
         must |= leaf.must
