@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from itertools import pairwise, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.analysis.kernels.coverage import Range
+from symalloc.analysis.kernels.coverage import Elements, Range, element_index
 from symalloc.analysis.kernels.index_bounds import is_below
-from symalloc.analysis.kernels.uninitialized import left_out
-from symalloc.size.choice import is_nonnegative
+from symalloc.analysis.kernels.uninitialized import MemoryRange, gap_between, left_out
+from symalloc.analysis.regions import Region, RegionKind
+from symalloc.program.ir import Var
+from symalloc.program.types import DType, TensorType
+from symalloc.size.choice import is_nonnegative, minimum
 from symalloc.size.condition import ge, lt
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 from tests.scale import tries
@@ -96,3 +99,30 @@ def test_it_is_positive_exactly_where_a_number_is_left_out(
     there = (_numbers(one, point) for one in written if one.condition.evaluate(point))
     left = _numbers(wanted, point).difference(*there)
     assert (found.evaluate(point) > 0) == bool(left)
+
+
+def test_the_gap_of_many_columns_is_what_none_of_them_has() -> None:
+    draw, kind = random.Random(3), TensorType(shape=(constant(2), N), dtype=DType("float32", 32))
+    region = Region(0, RegionKind.FRESH, "t", Var("t", kind), None, None, 0, constant(0), 8 * N)
+    single = 0
+    for _ in range(tries(60, 2_000)):
+        step, wild = floordiv(N + 3, 4), draw.random() < 0.5
+        ends = [minimum(step * at, N) for at in range(5)]
+        if wild:
+            ends[draw.randrange(5)] = draw.choice((N - step, step + 1, constant(3), minimum(N, 2)))
+        ranges = [Range(*pair) for pair in pairwise(ends)]
+        if draw.random() < 0.3:
+            del ranges[draw.randrange(4)]
+        found = gap_between(
+            MemoryRange(region, kind, Elements((None, None))),
+            [MemoryRange(region, kind, Elements((None, one))) for one in ranges],
+        )
+        assert found is not None and found.passes is not None
+        single += str(found.where).count("i1'") <= 2
+        for n, row, column in product(range(10), range(2), range(10)):
+            if column < n:
+                at = {"n": n, "i0'": row, "i1'": column}
+                assert element_index(1).evaluate(at) == column
+                held = any(one.begin.evaluate(at) <= column < one.end.evaluate(at) for one in ranges)
+                assert found.lacking.evaluate(at) == (not held), (ranges, at)
+    assert single > 10, "pieces side by side are one question"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from symalloc.analysis.kernels.coverage import Elements, Passes, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import DType, TensorType
-from symalloc.size.choice import is_nonnegative, maximum, minimum, select
+from symalloc.size.choice import Min, is_nonnegative, maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, floordiv, mod, product, symbol
 
@@ -214,7 +214,7 @@ def _at_elements(
     if found is None or found.type is None or found.type.shape is None:
         return None
     shape, points = found.type.shape, wanted.elements.points
-    held = [_holding(part, found) for part in parts]
+    held = [_holding(part, found) for part in _joined(parts)]
     looked_at, taken = _holding(wanted, found), ((), ()) if lost is None else _sharing(lost, found)
     if None in held or looked_at is None or taken is None:
         return None
@@ -231,6 +231,30 @@ def _at_elements(
     estimate = points is not None or not all(part.elements.exact for part in parts)
     passes = Passes(among.conjuncts, counters)
     return UninitializedRange(select(written, ZERO, ONE), passes=passes, estimate=estimate, where=where)
+
+
+def _joined(parts: Sequence[MemoryRange]) -> Sequence[MemoryRange]:
+    """The parts, those as one of which the next begins along an axis exactly where the one before ends."""
+    found = [*parts[:1]]
+    for part in parts[1:]:
+        last, (own, other) = found[-1], (one.elements.ranges for one in (found[-1], part))
+        apart = [at for at, pair in enumerate(zip(own, other, strict=False)) if pair[0] != pair[1]]
+        before, after = (one[apart[0]] if len(apart) == 1 else None for one in (own, other))
+        if before and after and before.end == after.begin and _rises(before) and _rises(after):
+            ranges = (*own[: apart[0]], before._replace(end=after.end), *own[apart[0] + 1 :])
+            both, same = (one._replace(elements=one.elements._replace(ranges=ranges)) for one in (last, part))
+            if both == same and before.condition == after.condition:
+                found[-1] = both
+                continue
+        found.append(part)
+    return found
+
+
+def _rises(one: Range) -> bool:
+    """Return whether a range is seen to end no earlier than it begins."""
+    pairs = ((size, size.as_atom) for size in (one.end, one.begin))
+    ends, begins = (atom.operands if isinstance(atom, Min) else (size,) for size, atom in pairs)
+    return all(any(is_nonnegative(end - begin) for begin in begins) for end in ends)
 
 
 def _in_single(wanted: MemoryRange) -> MemoryRange | None:
