@@ -5,7 +5,8 @@ worth: some model is worse without it, or takes longer.  Worse is a model whose 
 unplanned call, whose arenas take more of their floor, or which has more of them.
 
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
-    shrink     what a call takes, workspace among it, without each remedy of --shrink safe
+    shrink     what a call takes, workspace among it, without each remedy of --shrink safe; what --chunks
+               is worth, which cuts nothing unless it is asked for, `benchmarks.chunks` says
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter

@@ -98,6 +98,8 @@ BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
+_CALL = re.compile(r"\bcls\.\w+\(.*\)$", re.MULTILINE)
+_NUMBER = re.compile(r"(?<=[ (])\d+(?=[,)])")  # TVM prints a bare one as an argument, and does not read it
 Form: TypeAlias = Literal["json", "script"]
 
 
@@ -396,6 +398,7 @@ def written(module: tvm.IRModule, form: Form) -> str:
     else:
         plain = module.script()
         text = module.script(show_meta=True) if "metadata[" in plain else plain  # constants travel there
+        text = _CALL.sub(lambda call: _NUMBER.sub(r"T.int64(\g<0>)", call[0]), text)
         text = _COMMENTED_IMPORT.sub("", text) + "\n"
         try:
             again = read_one(Path("planned.py"), data=text.encode())

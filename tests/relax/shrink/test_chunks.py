@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import get_args
 
@@ -17,7 +18,8 @@ from symalloc.planner.memory_plan import Plan, PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse, read_one
+from symalloc.relax.files.plan_file import Form, written
 from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.chunks import are_ends, ends_of
 from symalloc.size.expr import Expr, ceildiv, symbol
@@ -114,6 +116,23 @@ def test_random_graphs_give_the_same_in_pieces(seed: int) -> None:
     for n in (0, 1, 3, 4, 5, 7, 64) if found.pieces else ():
         x = np.random.default_rng(n).standard_normal((n, 8)).astype("float32")
         assert outputs(module, "main", [x]) == outputs(given, "main", [x]), n
+
+
+@pytest.mark.parametrize("form", ["json", "script"])
+def test_pieces_of_constant_extents_are_written(form: Form) -> None:
+    builder, op = relax.BlockBuilder(), relax.op
+    x = relax.Var("x", relax.TensorType((64, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            scores = builder.emit(op.matmul(x, op.permute_dims(x)))
+            result = builder.emit_output(op.matmul(builder.emit(op.nn.softmax(scores)), x))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    found, module = cut(given, "main", {}, 0.5)
+    text = written(relax.transform.LowerAllocTensor()(module), form)
+    again = read_one(Path(f"planned.{'py' if form == 'script' else 'json'}"), data=text.encode())
+    array = np.random.default_rng(0).standard_normal((64, 8)).astype("float32")
+    assert found.pieces and outputs(again, "main", [array]) == outputs(given, "main", [array])
 
 
 @pytest.mark.parametrize("pipeline", get_args(PipelineName))
