@@ -28,6 +28,7 @@ from symalloc.options import made
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem, UnreadableError
 from symalloc.program.span import Source
+from symalloc.program.types import no_collections
 from symalloc.prover.domain import INT64_MIN, Domain, Verdict
 from symalloc.relax.read.find_files import STDIN, FoundFiles, kind_of, may_hold_modules
 from symalloc.relax.workers.worker_pool import WorkerPool
@@ -164,6 +165,7 @@ class LintSession(AbstractContextManager["LintSession"]):
             found.append(self.linter.lint(same).report.diagnostics)
         return found
 
+    @no_collections()  # nor between reading and checking: what was read stays in use
     def lint_module(self, module: object, name: str) -> Report:
         """Lint one model in memory; its script is printed only where there are findings to show."""
         from symalloc.relax.workers.programs import read_module
