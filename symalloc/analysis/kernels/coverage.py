@@ -244,7 +244,12 @@ class ParameterCoverage:
         if self.parameter.shape is None or not accesses or vague:
             return (UNKNOWN_ELEMENTS,)
         split = [a for a in accesses if a.part is not None and a.kind == "store"]
-        found = dict.fromkeys(self.reached(a, self.parameter.shape) for a in accesses if a not in split)
+        found: dict[Elements, None] = {}
+        for access in (one for one in accesses if one not in split):
+            box = self.reached(access, self.parameter.shape)
+            if box.is_whole and box.exact:
+                return (box,)
+            found[box] = None
         if split:
             found[self._in_all_parts(split)] = None
         whole = sorted((one for one in found if one.is_whole), key=lambda one: not one.exact)

@@ -197,8 +197,8 @@ class Solution:
             held += self.between(index.substitute(self.solved), value)
         domain = [*self.access.domain, *self.quotients()]
         domain = [condition.substitute(self.solved) for condition in domain]
-        held += (part for one in domain if not self.unsolved(one) for part in one.conjuncts)
         bound = [condition for condition in domain if self.unsolved(condition)]
+        held += (part for one in domain if one not in bound for part in one.conjuncts)
         where = self.over_loops(ZERO, bound).where
         runs = [condition for condition in where if not self.unsolved(condition)]
         return held, runs, self.access.exact and not self.equations and len(runs) == len(where)
