@@ -247,7 +247,20 @@ def _joined(parts: Sequence[MemoryRange]) -> Sequence[MemoryRange]:
                 found[-1] = both
                 continue
         found.append(part)
-    return found
+    return [*map(_completed, found)]
+
+
+def _completed(part: MemoryRange) -> MemoryRange:
+    """The part with all of a dimension for a range that is seen to reach from its start to its end."""
+    ranges, shape = part.elements.ranges, (part.type.shape if part.type else None) or ()
+
+    def is_all(one: Range | None, extent: Expr) -> bool:
+        if one is None or one.end != extent or one.condition.as_bool is not True:
+            return False
+        return _rises(Range(one.begin, ZERO))
+
+    kept = tuple(None if is_all(*pair) else pair[0] for pair in zip(ranges, shape, strict=False))
+    return part._replace(elements=part.elements._replace(ranges=kept)) if kept else part
 
 
 def _rises(one: Range) -> bool:

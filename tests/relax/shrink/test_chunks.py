@@ -24,7 +24,7 @@ from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.chunks import are_ends, ends_of
 from symalloc.size.expr import Expr, ceildiv, symbol
 from tests.models.execution import random_inputs
-from tests.models.zoo import llama
+from tests.models.zoo import encoder, llama
 from tests.relax import modules_with_effects as effects
 from tests.scale import tries
 
@@ -166,6 +166,34 @@ def test_pieces_lie_in_larger_tensors_and_over_inputs() -> None:
     assert any("_rows_in_parts" in one for one in names), "a piece makes some of a concatenation"
     assert any("_rows_inplace" in one for one in names), "a piece is written over another"
     for rows in (1, 4, 7, 100, 512):
+        given_x = np.random.default_rng(rows).standard_normal((rows, 8)).astype("float32")
+        assert outputs(module, "main", [given_x]) == outputs(given, "main", [given_x]), rows
+
+
+@pytest.mark.parametrize(("pipeline", "share"), [("default", 0.5), ("target", 0.4)])
+def test_that_an_empty_call_takes_more_keeps_nothing_whole(pipeline: PipelineName, share: float) -> None:
+    given = lower_or_refuse(encoder.masked_bert(width=64), "llvm", pipeline)
+    found, module = cut(given, "forward", {"b": 1, "n": 512}, share)
+    assert found.pieces, "outputs are written over inputs, although a call without rows takes more then"
+    for n in (1, 5, 64):
+        arguments = [one.numpy() for one in random_inputs(given["forward"], {"b": 2, "n": n})]
+        assert outputs(module, "forward", arguments) == outputs(given, "forward", arguments), n
+
+
+def test_a_view_of_the_same_extents_is_cut_with_its_tensor() -> None:
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            scores = builder.emit(op.matmul(x, op.permute_dims(x)))
+            again = builder.emit(op.reshape(scores, (n, n)))
+            mixed = builder.emit(op.matmul(builder.emit(op.nn.softmax(again)), x))
+            result = builder.emit_output(op.tanh(mixed))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    found, module = cut(given, "main", {"n": 64}, 0.6)
+    assert found.pieces
+    for rows in (1, 7, 64):
         given_x = np.random.default_rng(rows).standard_normal((rows, 8)).astype("float32")
         assert outputs(module, "main", [given_x]) == outputs(given, "main", [given_x]), rows
 
