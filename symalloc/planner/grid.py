@@ -282,11 +282,12 @@ class SizeTable:
 @dataclass(frozen=True, slots=True)
 class ExtentBounds:
     """Bounds that a function declares for its symbols: sample shapes keep within them, and are not negative
-    where there is none.
+    where there is none.  Symbols that are `late` get their values from data.
     """
 
     lower: Mapping[str, int] = field(default_factory=dict)
     upper: Mapping[str, int] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
 
     def grid(self, names: tuple[str, ...], points: Iterable[Sequence[int]]) -> Grid:
         """Return the grid of `points`, each extent moved within the bounds of its symbol."""
@@ -294,6 +295,12 @@ class ExtentBounds:
             return Grid(names=(), points=tuple(dict.fromkeys(map(tuple, points))))
         within = map(self._within, names, zip(*points, strict=True))
         return Grid(names=names, points=tuple(dict.fromkeys(zip(*within, strict=True))))
+
+    def starting(self, names: tuple[str, ...], points: Points) -> Iterator[Sequence[int]]:
+        """Yield `points`, and the same with `late` symbols squared: these are often products of others."""
+        yield from points
+        for point in points if self.late.intersection(names) else ():
+            yield [e * e if name in self.late else e for name, e in zip(names, point, strict=True)]
 
     def _within(self, name: str, extents: Sequence[int]) -> Sequence[int]:
         low = self.lower.get(name, 0)
@@ -312,7 +319,7 @@ def sample_table(
         tuple(binding.get(name, TYPICAL) for name in names)
         for binding in ((bounds.upper, *more) if bounds.upper else more)
     ]
-    grid = bounds.grid(names, (*_samples(len(names)), *others))
+    grid = bounds.grid(names, (*bounds.starting(names, _samples(len(names))), *others))
     first = Grid(names=names, points=grid.points[:1])
     return SizeTable.at(grid, sizes).defined() or SizeTable.at(first, sizes)
 
@@ -374,7 +381,7 @@ def worst_shapes(
     """
     points = _starts(len(names))
     starts = points[:: max(-(-len(points) // most), 1)]
-    worst = _worst(excesses, bounds.grid(names, starts), {})
+    worst = _worst(excesses, bounds.grid(names, bounds.starting(names, starts)), {})
     for step in STEPS if worst else ():
         around = {near for point in worst for near in _around(point, step)}
         worst = _worst(excesses, bounds.grid(names, sorted(around)), worst)

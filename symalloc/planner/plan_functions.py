@@ -213,7 +213,7 @@ def _plan_in(
     reserve = options.bounds == "reserve"
     sizes = Sizes(known, prover, bounds, reserve=reserve)
     upper = function.declared_upper if reserve else {}
-    extents = ExtentBounds(function.declared_lower, upper)
+    extents = ExtentBounds(function.declared_lower, upper, frozenset(known.later))
     faults: tuple[PlanFault, ...] = ()
     for storages in (False, True) if options.flavour != "storages" else (True,):
         candidates = find_candidates(program, analyses, name, sizes, storages=storages, grounded=grounded)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tvm
 
+import symalloc
+from benchmarks.random_modules import random_case
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner import plan_functions
@@ -40,7 +42,7 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.report.quantities import human_bytes
 from symalloc.size.expr import Expr, constant, symbol
-from tests.models.planned import imported_case, ordinary_case
+from tests.models.planned import imported_case, ordinary_case, within_limit
 from tests.planner.buffers.test_candidates import (
     FLOAT,
     VOID,
@@ -423,6 +425,14 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
         return grid, 2 * np.exp(-2 * off)
 
     assert worst_shapes(names, ExtentBounds(), excesses, 1000)
+
+
+@pytest.mark.parametrize(("seed", "others"), [(132, {"n": 300, "k": 5}), (180, {"n": 300, "m": 200})])
+def test_a_size_that_data_tells_may_be_a_product_of_others(seed: int, others: Mapping[str, int]) -> None:
+    """What R.unique finds in a matrix may be as many values as that has."""
+    found = symalloc.plan(random_case(seed).build(), target="llvm").at(**others, q=40_000)
+    assert found.call is not None and found.call_unplanned is not None
+    assert found.call <= within_limit(found.call_unplanned)
 
 
 def test_nothing_is_looked_for_without_symbols() -> None:
