@@ -99,7 +99,7 @@ STAGE = "PlanMemory"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 _CALL = re.compile(r"\bcls\.\w+\(.*\)$", re.MULTILINE)
-_NUMBER = re.compile(r"(?<=[ (])\d+(?=[,)])")  # TVM prints a bare one as an argument, and does not read it
+_NUMBER = re.compile(r"(?<=[ (])(?<!const\()\d+(?=[,)])")  # an argument that TVM prints, and does not read
 Form: TypeAlias = Literal["json", "script"]
 
 
