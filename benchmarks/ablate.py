@@ -21,6 +21,7 @@ for all alike; `longest` is the time of the plan that suffers most, beside its o
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,16 +103,21 @@ class Mechanism:
     @property
     def lines(self) -> int:
         """The lines of its code, docstrings included."""
-        return sum(len(inspect.getsource(_named(name)).splitlines()) for name in self.code)
+        return sum(_length(_defined(name)) for name in self.code)
 
 
-def _named(name: str) -> Any:
-    """The module, class or function of a dotted name."""
+def _defined(name: str) -> Any:
+    """The syntax of the module, class or function of a dotted name."""
     try:
-        return import_module(name)
+        return ast.parse(inspect.getsource(import_module(name)))
     except ModuleNotFoundError:
         above, _, last = name.rpartition(".")
-        return getattr(_named(above), last)
+        return next(one for one in _defined(above).body if getattr(one, "name", None) == last)
+
+
+def _length(tree: Any) -> int:
+    first = 1 if isinstance(tree, ast.Module) else tree.lineno
+    return int(tree.body[-1].end_lineno) - first + 1
 
 
 _UNSEEN = Obligation("apart", "two are not apart", where=(), sides=())
@@ -318,8 +324,7 @@ SHRINK: Mapping[str, Mechanism] = {
         stand_ins={f"{_PASS}.plan_workspaces": lambda shrunk: shrunk},
         code=_parts(
             _SHRUNK,
-            "plan_workspaces _allocating _mentioned _Lifted _symbols _extent _lifted _uses_threads "
-            "_used_in_several_parts _is_pooled",
+            "plan_workspaces _allocating _Lifted _symbols _extent _lifted _used_in_several_parts _is_pooled",
         ),
     ),
     "outputs over what is read last": Mechanism(

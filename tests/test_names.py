@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import ablate
+from benchmarks.harness import patched
 from benchmarks.structure import importers, numeric_constants, trees
 
 ROOT = Path(__file__).parent.parent
@@ -116,3 +118,14 @@ def test_the_planner_has_few_numbers() -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_there_are_no(name: str) -> None:
     assert sorted(CHECKS[name]()) == []
+
+
+def test_what_an_ablation_leaves_out_is_there() -> None:
+    """Or a row would end the benchmark, or say too few lines."""
+    tables = [one for one in vars(ablate).values() if isinstance(one, dict)]
+    rows = [row for table in tables for row in table.values() if isinstance(row, ablate.Mechanism)]
+    assert len(rows) > 20
+    for row in rows:
+        assert row.lines >= 0
+        with patched(row.stand_ins):
+            pass
