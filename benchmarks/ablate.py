@@ -7,6 +7,7 @@ unplanned call, whose arenas take more of their floor, or which has more of them
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
     shrink     what a call takes, workspace among it, without each remedy of --shrink safe; what --chunks
                is worth, which cuts nothing unless it is asked for, `benchmarks.chunks` says
+    full       the time of calls with --shrink full, without what leaves paddings in front of short sums
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
@@ -16,7 +17,7 @@ Each model is planned with all and without each mechanism in turns, so that othe
 for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
 `--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
 
-    python -m benchmarks.ablate [planner|shrink|passes|lint|prover ...] [--model NAME ...] [--rounds N]
+    python -m benchmarks.ablate [planner|shrink|full|orders|passes|lint|prover ...] [--model NAME ...]
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from typing import Any
 import click
 import tvm
 
+from benchmarks.ablate_full import FULL_COLUMNS, full_rows
 from benchmarks.ablate_prover import main as ablate_prover
 from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
 from benchmarks.lint_llama import planned as planned_by_tvm
@@ -62,7 +64,7 @@ from symalloc.rulebook.rule import load_rules
 from symalloc.size.expr import highest
 from tests.models.planned import CASES
 
-AREAS = ("planner", "shrink", "orders", "passes", "lint", "prover")
+AREAS = ("planner", "shrink", "full", "orders", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -572,6 +574,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         )
     if "shrink" in wanted:
         print_table(SHRINK_COLUMNS, shrink_rows())
+    if "full" in wanted:
+        print_table(FULL_COLUMNS, full_rows(rounds))
     if "orders" in wanted:
         print_table(ORDER_COLUMNS, order_rows())
     if "passes" in wanted:
