@@ -1,14 +1,25 @@
+"""Sessions of a pool, statistics of scopes, watermarks."""
+
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import fields
+from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import pytest
 
+from symalloc.pool import statistics
 from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
-from symalloc.pool.native_pool import BlockHandle
+from symalloc.pool.native_pool import BlockHandle, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.statistics_scope import TagCount, prometheus_text
 from tests.pool.processes import at_once, survives
 
 KIB, MIB = 2**10, 2**20
@@ -192,3 +203,379 @@ def test_blocks_are_charged_to_the_sessions_that_their_thread_was_in(seed: int) 
         for session, count in zip(sessions, charged, strict=True):
             now = session.statistics()
             assert (now.live, now.allocs, now.frees) == (count["live"], count["allocs"], count["frees"])
+
+
+UNBINNED = PoolOptions(bin_capacity=0)
+
+
+def test_what_happens_within_is_counted_by_tag() -> None:
+    pool = InstrumentedPool(UNBINNED)
+    before = pool.alloc(MIB, tag="old")
+    with statistics(pool) as counted:
+        first = pool.alloc(3 * MIB, tag="x")
+        pool.free(pool.alloc(MIB, tag="x"))
+        pool.free(first)
+        pool.free(before)
+        kept = pool.empty((10,), "int8")
+        assert counted.figures().tags[""].left == 10, "figures can be read while it goes on"
+    after = pool.alloc(64 * MIB)
+    assert (
+        counted.figures().tags
+        == {
+            "x": TagCount(allocs=2, allocated=4 * MIB, frees=2, freed=4 * MIB, left=0, peak=4 * MIB),
+            "": TagCount(allocs=1, allocated=10, left=10, peak=10, frees=0, freed=0),
+            "old": TagCount(frees=1, freed=MIB),
+        }
+        or counted.figures().tags[""].frees == 1
+    )
+    assert counted.figures().total.allocs == 3
+    assert counted.figures().peak_live == 5 * MIB
+    assert (counted.figures().peak_used, counted.figures().peak_reserved) == (5 * MIB, 5 * MIB)
+    assert counted.figures().live == 10
+    pool.free(after)
+    del kept
+
+
+def test_peaks_are_of_the_part_alone_and_parts_may_overlap() -> None:
+    pool = InstrumentedPool(UNBINNED, soft_limit=None)
+    pool.free(pool.alloc(8 * MIB))
+    pool.trim()
+    outer, inner = statistics(pool), statistics(pool)
+    first = outer.__enter__()
+    pool.free(pool.alloc(4 * MIB))
+    second = inner.__enter__()
+    pool.free(pool.alloc(2 * MIB))
+    outer.__exit__(None, None, None)
+    pool.free(pool.alloc(3 * MIB))
+    inner.__exit__(None, None, None)
+    assert (first.figures().peak_used, second.figures().peak_used) == (4 * MIB, 3 * MIB)
+    assert (first.figures().peak_live, second.figures().peak_live) == (4 * MIB, 3 * MIB)
+    assert pool.statistics().peak_used == 8 * MIB, "those of the pool itself go on"
+
+
+def test_small_blocks_that_wait_in_bins_are_counted_exactly() -> None:
+    pool = InstrumentedPool()
+    for block in [pool.alloc(KIB) for _ in range(100)]:
+        pool.free(block)
+    with statistics(pool) as counted:
+        for block in [pool.alloc(KIB) for _ in range(70)]:
+            pool.free(block)
+    assert (counted.figures().peak_live, counted.figures().total.allocs, counted.figures().total.left) == (
+        70 * KIB,
+        70,
+        0,
+    )
+
+
+def test_without_a_pool_it_is_all_of_them() -> None:
+    one, two = InstrumentedPool(), InstrumentedPool()
+    with statistics() as counted:
+        blocks = one.alloc(100, tag="a"), two.alloc(50, tag="a")
+    assert counted.figures().tags["a"].allocated == 150
+    assert counted.figures().tags["a"].allocs == 2
+    one.free(blocks[0])
+    two.free(blocks[1])
+
+
+def test_every_thread_counts() -> None:
+    pool = InstrumentedPool()
+
+    def work() -> None:
+        for n in range(400):
+            pool.free(pool.alloc(n, tag=f"t{n % 3}"))
+
+    with statistics(pool) as counted:
+        at_once(*[work] * 4)
+    assert counted.figures().total.allocs == counted.figures().total.frees == 1600
+    assert counted.figures().total.allocated == counted.figures().total.freed == 4 * sum(range(400))
+    assert counted.figures().total.left == 0
+    assert set(counted.figures().tags) == {"t0", "t1", "t2"}
+
+
+def test_an_error_within_ends_the_count() -> None:
+    pool = InstrumentedPool()
+    with pytest.raises(KeyError), statistics(pool) as counted:
+        kept = pool.alloc(8)
+        raise KeyError
+    pool.free(kept)
+    assert counted.figures().total == TagCount(allocs=1, allocated=8, left=8, peak=8)
+
+
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pool="((?:[^"\\\n]|\\["\\n])*)"\} (\d+)')
+
+
+def _parsed(text: str) -> dict[str, dict[str, int]]:
+    """Values by metric and pool; every metric must be introduced by one HELP and one TYPE, in that order."""
+    metrics: dict[str, dict[str, int]] = {}
+    assert text.endswith("\n")
+    lines = iter(text.splitlines())
+    current = kind = ""
+    for line in lines:
+        if line.startswith("# HELP "):
+            current = line.split(" ", 3)[2]
+            assert current not in metrics, "samples of a metric stand together"
+            assert len(line.split(" ", 3)[3]) > 5
+            metrics[current] = {}
+            typed = next(lines).split(" ")
+            assert typed[:3] == ["#", "TYPE", current]
+            kind = typed[3]
+            assert kind == ("counter" if current.endswith("_total") else "gauge")
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match is not None, line
+        assert match[1] == current
+        label = re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], match[2])
+        metrics[current][label] = int(match[3])
+    return metrics
+
+
+def _statistics(start: int) -> PoolStatistics:
+    return PoolStatistics(**{f.name: start + i for i, f in enumerate(fields(PoolStatistics))})
+
+
+def test_every_field_is_a_metric() -> None:
+    metrics = _parsed(prometheus_text({"a": _statistics(100), "b": _statistics(200)}, {"a": 4096, "b": None}))
+    shown = {name: values for name, values in metrics.items() if name != "symalloc_pool_limit_bytes"}
+    assert sorted(v["a"] for v in shown.values()) == [100 + i for i in range(len(fields(PoolStatistics)))]
+    assert all(v["b"] == v["a"] + 100 for v in shown.values())
+    assert metrics["symalloc_pool_limit_bytes"] == {"a": 4096}
+    assert all(name.startswith("symalloc_pool_") for name in metrics)
+
+
+@pytest.mark.parametrize("name", ('quo"te', "back\\slash", "two\nlines", "plain", "Straße"))
+def test_labels_are_escaped(name: str) -> None:
+    assert _parsed(prometheus_text({name: _statistics(0)}))["symalloc_pool_live_bytes"] == {name: 0}
+
+
+def test_of_a_pool() -> None:
+    pool = InstrumentedPool(limit=4 * MIB)
+    kept = pool.alloc(3 * MIB)
+    metrics = _parsed(prometheus_text({"serving": pool.statistics()}, {"serving": pool.limit}))
+    assert metrics["symalloc_pool_live_bytes"]["serving"] == 3 * MIB
+    assert metrics["symalloc_pool_allocations_total"]["serving"] == 1
+    assert metrics["symalloc_pool_limit_bytes"]["serving"] == 4 * MIB
+    pool.free(kept)
+
+
+def test_a_high_mark_fires_once_until_it_is_left() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
+    pool.on_high(4 * MIB, seen.append, rearm=2 * MIB)
+    blocks = [pool.alloc(MIB) for _ in range(6)]
+    assert seen == [4 * MIB]
+    for _ in range(3):
+        pool.free(blocks.pop())
+    blocks += [pool.alloc(MIB) for _ in range(2)]
+    assert seen == [4 * MIB], "3 MiB is above what rearms it"
+    for _ in range(3):
+        pool.free(blocks.pop())
+    pool.alloc(3 * MIB)
+    assert seen == [4 * MIB, 5 * MIB]
+
+
+def test_a_low_mark_is_the_other_way_round() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
+    pool.on_low(MIB, seen.append, rearm=3 * MIB)
+    blocks = [pool.alloc(MIB) for _ in range(2)]
+    pool.free(blocks.pop())
+    assert seen == [], "it was never above what arms it"
+    blocks += [pool.alloc(MIB) for _ in range(3)]
+    while blocks:
+        pool.free(blocks.pop())
+    assert seen == [MIB]
+
+
+def test_shares_are_of_the_limit() -> None:
+    pool, seen = InstrumentedPool(UNBINNED, limit=10 * MIB), list[int]()
+    pool.on_high(0.5, seen.append)
+    pool.on_high(Fraction(9, 10), seen.append)
+    for _ in range(10):
+        pool.alloc(MIB)
+    assert seen == [5 * MIB, 9 * MIB]
+
+
+def test_where_use_is_beyond_the_mark_already_it_waits() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
+    first = pool.alloc(4 * MIB)
+    pool.on_high(2 * MIB, seen.append)
+    second = pool.alloc(MIB)
+    assert seen == []
+    pool.free(first)
+    pool.free(second)
+    pool.alloc(2 * MIB)
+    assert seen == [2 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("high", "at", "rearm", "says"),
+    (
+        (True, -1, None, "whole number of at least 0"),
+        (True, 1.5, None, "a share of the limit from 0 to 1\\) is 1.5"),
+        (True, float("nan"), None, "a share of the limit from 0 to 1\\) is nan"),
+        (True, True, None, "bytes, or a share of the limit .* is True"),
+        (True, "1GiB", None, "bytes, or a share of the limit .* is '1GiB'"),
+        (True, 2**63, None, "at most 4611686018427387904"),
+        (True, 100, 1.5, "is 1.5; it must be a whole number"),
+        (False, 100, 2**63, "at most 4611686018427387904"),
+        (True, 100, 100, "rearms below itself, not at 100"),
+        (True, 100, -1, "is -1; it must be a whole number"),
+        (False, 100, 100, "rearms above itself, not at 100"),
+    ),
+)
+def test_marks_that_make_no_sense(high: bool, at: float, rearm: int | None, says: str) -> None:
+    pool = InstrumentedPool()
+    with pytest.raises(PoolUsageError, match=says):
+        (pool.on_high if high else pool.on_low)(at, print, rearm=rearm)
+
+
+def test_callbacks_that_make_no_sense() -> None:
+    pool: Any = InstrumentedPool()
+    for watch in (partial(pool.on_high, 1), partial(pool.on_low, 1), pool.on_oom):
+        with pytest.raises(PoolUsageError, match="a callback is a function, not 5"):
+            watch(5)
+    for retries in (-1, True, 1.5, 2**63):
+        with pytest.raises(PoolUsageError, match="the number of retries"):
+            pool.on_oom(print, retries=retries)
+
+
+def test_what_a_callback_raises_is_said_and_goes_no_further(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = InstrumentedPool(UNBINNED)
+
+    def fail(in_use: int) -> None:
+        raise RuntimeError(f"cannot cope with {in_use}")
+
+    pool.on_high(MIB, fail)
+    block = pool.alloc(2 * MIB)
+    said = capfd.readouterr().err
+    assert said.startswith("symalloc: a callback at a watermark failed; the pool goes on:")
+    assert "RuntimeError: cannot cope with 2097152" in said
+    pool.free(block)
+    pool.alloc(2 * MIB)
+    assert "cannot cope" in capfd.readouterr().err, "it is called again"
+
+
+def test_a_callback_may_use_the_pool() -> None:
+    pool, blocks, seen = InstrumentedPool(UNBINNED), list[int](), list[int]()
+
+    def shed(in_use: int) -> None:
+        seen.append(in_use)
+        while len(blocks) > 1:
+            pool.free(blocks.pop(0))
+        pool.free(pool.alloc(64 * MIB))  # passes its own mark, while it runs
+
+    pool.on_high(4 * MIB, shed)
+    for _ in range(12):
+        blocks.append(pool.alloc(MIB))
+    assert seen == [4 * MIB] * 5, "each time it leaves one block and the new one"
+
+
+def test_a_mark_that_is_cancelled_in_a_callback_is_called_no_more() -> None:
+    pool, seen, marks = InstrumentedPool(UNBINNED), list[str](), dict[str, Any]()
+
+    def cancelling(name: str, *gone: str) -> Callable[[int], None]:
+        def call(in_use: int) -> None:
+            seen.append(name)
+            for each in gone:
+                marks[each].cancel()
+
+        return call
+
+    marks["first"] = pool.on_high(MIB, cancelling("first", "second", "first"))
+    marks["second"] = pool.on_high(MIB, cancelling("second"))
+    marks["third"] = pool.on_high(MIB, cancelling("third", "third"))
+    for _ in range(3):
+        pool.free(pool.alloc(2 * MIB))
+    assert seen == ["first", "third"], "the second was due when the first cancelled it"
+
+
+class _Stop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", (KeyboardInterrupt("now"), SystemExit(3), _Stop("my own")))
+@pytest.mark.parametrize("guard", (False, True))
+def test_what_is_no_exception_passes_through_callbacks(error: BaseException, guard: bool) -> None:
+    pool, seen = InstrumentedPool(UNBINNED, limit=4 * MIB, guard=guard), list[int]()
+
+    def stop(*_: object) -> bool:
+        raise error
+
+    first = pool.on_high(MIB, stop)
+    pool.on_high(MIB, seen.append)
+    for allocate in (partial(pool.alloc, 2 * MIB), partial(pool.empty, (2 * MIB,), "uint8", tag="x")):
+        with pytest.raises(type(error)) as raised:
+            allocate()
+        assert raised.value is error
+    assert pool.statistics().live == 0, "nobody has got a block"
+    first.cancel()
+    pool.free(pool.alloc(2 * MIB))
+    assert seen, "it has stayed due"
+    pool.on_low(MIB, stop)
+    block = pool.alloc(2 * MIB)
+    with pytest.raises(type(error)):
+        pool.free(block)
+    assert pool.statistics().live == 0
+    pool.on_oom(stop)
+    with pytest.raises(type(error)):
+        pool.alloc(8 * MIB)
+    assert pool.statistics().refused == 1
+
+
+def test_callbacks_for_want_of_memory_nest_across_pools() -> None:
+    pools = [InstrumentedPool(UNBINNED, limit=MIB) for _ in range(3)]
+    asked: list[int] = []
+
+    def asking(index: int) -> Callable[[int, int, str], bool]:
+        def ask(nbytes: int, tries: int, why: str) -> bool:
+            asked.append(index)
+            with pytest.raises(OutOfMemoryError):
+                pools[(index + 1) % 3].alloc(nbytes)
+            return False
+
+        return ask
+
+    for index, pool in enumerate(pools):
+        pool.on_oom(asking(index))
+    with pytest.raises(OutOfMemoryError):
+        pools[1].alloc(2 * MIB)
+    assert asked == [1, 2, 0], "each pool asks once; the second pool's own callback is running"
+
+
+def test_for_want_of_memory_it_is_asked_and_tried_again() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=4 * MIB)
+    blocks, asked = [pool.alloc(MIB) for _ in range(4)], list[tuple[int, int, str]]()
+
+    def give(nbytes: int, tries: int, why: str) -> bool:
+        asked.append((nbytes, tries, why.splitlines()[0]))
+        pool.free(blocks.pop())
+        return True
+
+    pool.on_oom(give)
+    pool.alloc(3 * MIB)
+    assert [(nbytes, tries) for nbytes, tries, _ in asked] == [(3 * MIB, 0), (3 * MIB, 1), (3 * MIB, 2)]
+    assert asked[0][2] == (
+        "3145728 bytes do not fit under the limit of 4194304: 4194304 are in use, 4194304 reserved"
+    )
+
+
+def test_retries_are_bounded() -> None:
+    pool, asked = InstrumentedPool(UNBINNED, limit=MIB), list[int]()
+    pool.on_oom(lambda nbytes, tries, why: asked.append(tries) or True, retries=3)
+    with pytest.raises(OutOfMemoryError, match="2097152 bytes do not fit"):
+        pool.alloc(2 * MIB)
+    assert asked == [0, 1, 2]
+    pool.on_oom(None)
+    with pytest.raises(OutOfMemoryError):
+        pool.alloc(2 * MIB)
+    assert asked == [0, 1, 2]
+
+
+def test_a_failing_callback_is_named_by_the_error() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=MIB)
+
+    def fail(nbytes: int, tries: int, why: str) -> bool:
+        raise KeyError("cache")
+
+    pool.on_oom(fail)
+    with pytest.raises(OutOfMemoryError, match="the on_oom callback failed: KeyError: 'cache'"):
+        pool.alloc(2 * MIB)
+    pool.free(pool.alloc(MIB))
