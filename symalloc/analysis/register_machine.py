@@ -38,10 +38,8 @@ _MOST_STEPS = 100_000
 _MOST_PATHS = 64
 """The number of paths that are told apart; where there are more, some are taken together."""
 
-Why: TypeAlias = Literal["storage", "tensor", "packed", "result"]
-"""The purpose of memory: a storage, a tensor with memory of its own, what a packed function or an operator
-makes, or what the call returns.
-"""
+Why: TypeAlias = Literal["storage", "tensor", "result"]
+"""The purpose of memory: a storage, a tensor with memory of its own, or what the call returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +86,7 @@ class Reservation:
 
     `var` is what the instruction binds that takes it, in the function of `frame`, and `path` the branches
     that the outermost function took.  Memory that is held on several paths, or at the same moments of all,
-    has one for each.
+    has one for each.  What is `packed` is made by a packed function or an operator.
     """
 
     size: Expr | None
@@ -100,6 +98,7 @@ class Reservation:
     frame: Activation
     number: int
     device: int = 0
+    packed: bool = False
 
     @property
     def padded(self) -> Expr | None:
@@ -206,6 +205,7 @@ class _Memory:
     why: Why
     step: Step
     device: int
+    packed: bool
     spans: list[_Span] = field(default_factory=list)
 
 
@@ -246,6 +246,7 @@ class RegisterMachine:
                 frame=one.step.frame,
                 number=number,
                 device=one.device,
+                packed=one.packed,
             )
             for number, one in enumerate(self.memory)
             for span in one.spans
@@ -293,6 +294,8 @@ class RegisterMachine:
         size: Expr | None,
         why: Why,
         device: int = 0,
+        *,
+        packed: bool = False,
     ) -> frozenset[int]:
         """Take memory of a device at a new step."""
         number = len(self.memory)
@@ -300,7 +303,7 @@ class RegisterMachine:
             raise UnknownMemoryError("more functions are called than can be followed")
         outer = size if size is None or not frame.values else size.substitute(frame.values)
         step = Step(frame=frame, var=var, path=state.frames[-1].path)
-        self.memory.append(_Memory(outer, why, step, device))
+        self.memory.append(_Memory(outer, why, step, device, packed))
         path = state.frames[0].path
         state.holders[number] = 0
         for other in state.holders:
@@ -464,9 +467,10 @@ class _Run:
         if isinstance(kind, TupleType):
             return tuple(self.fresh(state, var, one, opaque=opaque) for one in kind.fields)
         if isinstance(kind, TensorType):
-            return self.machine.take(state, self.frame, var, kind.nbytes, "packed", kind.device)
+            size, device = kind.nbytes, kind.device
+            return self.machine.take(state, self.frame, var, size, "tensor", device, packed=True)
         if isinstance(kind, OpaqueType | StorageType) and opaque:
-            return self.machine.take(state, self.frame, var, None, "packed")
+            return self.machine.take(state, self.frame, var, None, "tensor", packed=True)
         return _NOTHING
 
     def outputs(

@@ -78,7 +78,7 @@ class Sharing:
     def __post_init__(self) -> None:
         held, steps = self.held, self.held.steps
         self.steps, self.bytes = steps, held.bytes[:, self.bindings]
-        self.room = (held.limit + held.allowed - held.unplanned)[:, self.bindings] + 0.5
+        self.room = held.room[:, self.bindings] + 0.5
         own = [i for i, buffer in enumerate(steps.buffers) if not buffer.returned]
         self.order = sorted(own, key=lambda i: (steps.begins[i], i))
 

@@ -326,7 +326,7 @@ class _Attempts:
     def rooms(self) -> Values:
         """The bytes at each step that are left beside what stays as it is."""
         held, others = self.held, sorted(self.whole, key=len, reverse=True)[1:]
-        return held.limit + held.allowed - held.unplanned - held.arenas(self.results) - held.arenas(others)
+        return held.room - held.arenas(self.results) - held.arenas(others)
 
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found."""
@@ -441,7 +441,7 @@ class _FirstFit:
         self.loads: list[Values] = []
         self.heights: list[Values] = []
         self.spans: list[Spans] = []
-        self.room = held.limit + held.allowed - held.unplanned - held.load(range(len(self.steps.buffers)))
+        self.room = held.room - held.load(range(len(self.steps.buffers)))
         self.work = 0
         for (host,) in hosts:
             self.open(host)
@@ -506,7 +506,7 @@ def _add(table: Values, spans: Spans, size: Values) -> None:
 
 def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
     """Return `groups` with pairs joined as long as that keeps the limit."""
-    room = held.limit + held.allowed - held.unplanned - held.arenas(results)
+    room = held.room - held.arenas(results)
     found = [(list(group), held.arenas([group])) for group in groups]
     taken = sum((own for _, own in found), np.zeros_like(room))
     few = 1 < len(found) <= MOST_TRIED and bool((taken <= room).all())
@@ -547,7 +547,7 @@ def _further(held: CallBytes, groups: Groups) -> Sequence[FurtherArena | None]:
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
         joined = [*rest, both]
         worst = int(np.argmax(held.over(joined)))
-        saves = max(int(held.taken(joined)[worst] - taken[worst]), 0)
+        saves = max(int((held.taken(joined) - taken)[:, worst].max()), 0)
         at = held.table.grid.binding(worst) if saves else {}
         found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at)
     return found

@@ -1,7 +1,8 @@
 """The bytes that a call holds at each step of its Timeline on one device and scope, as arrays over bindings.
 
 The *limit* is what the call holds at most where every tensor has memory of its own: on each path, at each
-binding.  Buffers that share an arena take what they need at most, from where the arena is reserved until
+binding.  It is kept with the tensors that packed functions make and without, as their memory may come from
+elsewhere.  Buffers that share an arena take what they need at most, from where the arena is reserved until
 nothing needs one of them any more on the path that is taken.
 """
 
@@ -65,9 +66,10 @@ class Moments(NamedTuple):
 class CallSteps:
     """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
 
-    `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
-    constant size share with their like only, with `early` those that are sized behind the same step; no arena
-    takes more than `most`, or than its largest buffer.
+    `sizes` are those of the buffers; `all_sizes` also those of memory that is none, once more where packed
+    functions make it (`packed`).  With `apart` buffers of constant size share with their like only, with
+    `early` those that are sized behind the same step; no arena takes more than `most`, or than its largest
+    buffer.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class CallSteps:
         placed = {buffer.var: -1 for buffer in found.buffers}
         placed.update((buffer.var, index) for index, buffer in enumerate(buffers))
         self.spans: list[list[tuple[int, int]]] = [[] for _ in buffers]
-        self.others: list[Expr] = []
+        others: list[tuple[Expr, bool]] = []
         self.other_spans: list[Spans] = []
         places = {(buffer.device, buffer.scope) for buffer in buffers}
         for one in timeline.reservations:
@@ -100,13 +102,18 @@ class CallSteps:
             index = placed.get(one.var) if one.frame.caller is None else None
             size = padded_size(one.size) if index is None else None
             if size is not None:
-                self.others.append(size)
+                others.append((size, one.packed))
                 self.other_spans.append(((one.begin, one.end),))
             elif index is not None and index >= 0:
                 self.spans[index].append((one.begin, one.end))
-        rows = {size: row for row, size in enumerate(self.all_sizes)}
-        self.rows = np.array([rows[size] for size in self.sizes], dtype=np.int64)
-        self._other_rows = np.array([rows[size] for size in self.others], dtype=np.int64)
+        own = [(size, False) for size in self.sizes]
+        by_address = {(id(one[0]), one[1]): one for one in (*own, *others)}  # most are one object
+        rows = {one: row for row, one in enumerate(dict.fromkeys(by_address.values()))}
+        self.all_sizes = tuple(size for size, _ in rows)
+        self.packed: Truths = np.array([packed for _, packed in rows], dtype=np.bool_)
+        self.rows, self._other_rows = (
+            np.array([rows[one] for one in each], dtype=np.int64) for each in (own, others)
+        )
         self._made = np.array([b.made for b in buffers], dtype=np.int64)
         self.begins = np.array([own[0][0] if own else -1 for own in self.spans], dtype=np.int64)
         self.ends = np.array([own[-1][1] if own else 0 for own in self.spans], dtype=np.int64)
@@ -125,12 +132,6 @@ class CallSteps:
     def straight(self) -> bool:
         """True where the function does not branch."""
         return not self.cfg.joins
-
-    @cached_property
-    def all_sizes(self) -> tuple[Expr, ...]:
-        """All sizes that a call depends on."""
-        by_address = {id(size): size for size in (*self.sizes, *self.others)}  # most are one object
-        return tuple(dict.fromkeys(by_address.values()))
 
     # -- what is held --------------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ class CallSteps:
     @cached_property
     def unplanned(self) -> Numbers:
         """The number of what is held at each step that no plan places, a column for each size."""
-        everything = range(len(self.others))
+        everything = range(len(self.other_spans))
         return self._counts(self._other_rows, _changes(self.other_spans), len(self), everything)
 
     def live(self, members: Sequence[int]) -> Values:
@@ -382,34 +383,32 @@ class CallBytes:
         return found
 
     @cached_property
-    def unplanned(self) -> Values:
-        """The bytes at each step of what no plan of the function places."""
-        return matrix_product(self.steps.unplanned.astype(np.float64), self.sizes)
+    def accounts(self) -> Sequence[tuple[Values, Values]]:
+        """All sizes with the bytes that the unplanned call takes on each route; and the same where packed
+        functions take none.
+        """
+        steps, accounts = self.steps, []
+        found = steps.moments(range(len(steps.buffers)))
+        for sizes in (self.sizes, np.where(steps.packed[:, None], 0.0, self.sizes))[: 1 + steps.packed.any()]:
+            limit = np.zeros((len(steps.routes), len(self.table.grid)))
+            need = matrix_product(found.counts + found.unplanned, sizes)
+            limit[found.routes] = limits(need, steps.routes, found.routes)
+            accounts.append((sizes, limit))
+        return accounts
 
     @cached_property
-    def limits(self) -> Values:
-        """The bytes that the unplanned call takes on each route."""
-        found = self.steps.moments(range(len(self.steps.buffers)))
-        need = matrix_product(found.counts + found.unplanned, self.sizes)
-        limit = np.zeros((len(self.steps.routes), len(self.table.grid)))
-        limit[found.routes] = limits(need, self.steps.routes, found.routes)
-        return limit
-
-    @cached_property
-    def limit(self) -> Values:
-        """The bytes that the unplanned call takes on the path of each step."""
-        found: Values = self.limits[self.steps.on_route]
+    def room(self) -> Values:
+        """The bytes that may be taken at each step besides what no plan of the function places."""
+        unplanned, at = self.steps.unplanned.astype(np.float64), self.steps.on_route
+        found: Values = np.minimum.reduce(
+            [(limit + _share(limit))[at] - matrix_product(unplanned, sizes) for sizes, limit in self.accounts]
+        )
         return found
-
-    @cached_property
-    def allowed(self) -> Values:
-        """The bytes that may be taken beyond the limit at each step."""
-        return _share(self.limit)
 
     @cached_property
     def scale(self) -> Values:
         """The most bytes that the unplanned call takes, at least one, at each binding."""
-        found: Values = np.maximum(self.limit.max(axis=0, initial=1.0), 1.0)
+        found: Values = np.maximum(self.accounts[0][1].max(axis=0, initial=1.0), 1.0)
         return found
 
     @cached_property
@@ -484,11 +483,10 @@ class CallBytes:
         return found[moments.at]
 
     def taken(self, groups: Groups) -> Values:
-        """The most bytes that a call takes at one step, at each binding."""
+        """The most bytes that a call takes at one step, in each account at each binding."""
         found, moments = self._planned(groups, {})
-        found += matrix_product(moments.unplanned, self.sizes)
-        taken: Values = found.max(axis=0, initial=0.0)
-        return taken
+        each = (found + matrix_product(moments.unplanned, sizes) for sizes, _ in self.accounts)
+        return np.array([one.max(axis=0, initial=0.0) for one in each])
 
     def over(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
         """The most bytes that are taken beyond the limit at one step, at each binding, in units of what is
@@ -498,12 +496,12 @@ class CallBytes:
         return found
 
     def _over(self, groups: Groups, heights: Mapping[int, Values]) -> tuple[Values, Moments]:
-        found, moments = self._planned(groups, heights)
-        limit = self.limits[moments.routes]
-        found += matrix_product(moments.unplanned, self.sizes)
-        found -= limit
-        found /= _share(limit)
-        return found, moments
+        planned, moments = self._planned(groups, heights)
+        over = []
+        for sizes, limits_ in self.accounts:
+            limit = limits_[moments.routes]
+            over.append((planned + matrix_product(moments.unplanned, sizes) - limit) / _share(limit))
+        return np.maximum.reduce(over), moments
 
     def crowded(self, groups: Groups) -> Truths:
         """The steps at which more is taken than is allowed, at some binding."""

@@ -107,8 +107,7 @@ def own_storages(memory: Timeline) -> list[Reservation]:
 
 def own_tensors(memory: Timeline) -> list[Reservation]:
     """The tensors of a function itself that have memory of their own, less results."""
-    kinds = ("tensor", "packed")
-    return [one for one in memory.taken() if one.why in kinds and one.frame.caller is None]
+    return [one for one in memory.taken() if one.why == "tensor" and one.frame.caller is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -435,5 +435,15 @@ def test_a_size_that_data_tells_may_be_a_product_of_others(seed: int, others: Ma
     assert found.call <= within_limit(found.call_unplanned)
 
 
+def test_a_call_takes_no_more_also_where_packed_functions_take_memory_elsewhere() -> None:
+    """An allocator that counts does not see what R.unique makes."""
+    outcome = symalloc.plan(random_case(1821).build(), target="llvm").report.of("main").outcome
+    for count in (1, 2_000, 60_000):
+        at = {"n": 300, "m": 200, "q": count}
+        for keep in (lambda one: True, lambda one: not one.packed):
+            ours, unplanned = (one.only(keep).peak(at) for one in (outcome.planned, outcome.unplanned))
+            assert ours is not None and unplanned is not None and ours <= within_limit(unplanned)
+
+
 def test_nothing_is_looked_for_without_symbols() -> None:
     assert worst_shapes((), ExtentBounds(), lambda _: None, 10) == []

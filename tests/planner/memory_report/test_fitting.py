@@ -122,7 +122,7 @@ def test_workspace_that_a_path_does_not_take_is_no_proof_that_nothing_fits() -> 
 
 
 def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
-    whole = timeline((64 * N + 64, 0, 1, "storage"), (64, 0, 1, "packed"))
+    whole = timeline((64 * N + 64, 0, 1, "storage"), (64, 0, 1, "tensor"))
     cache = replace(whole.reservations[1], size=None)
     known = report(64 * N + 64)
     outcome = replace(known.outcome, planned=replace(whole, reservations=[whole.reservations[0], cache]))
