@@ -1,8 +1,9 @@
 """Kernels compiled once, not optimised: most of a test that runs a module is LLVM's work.
 
 Many tests build a module in several ways, whose kernels are the same, and many modules have the kernel `exp`.
-Each kernel is a library of its own here, until a module is exported; it is kept in a file, for all processes
-and for later runs, under a name made of all that it is compiled from.  The nightly run compiles everything.
+Each kernel is a library of its own here, until a module is exported; it is kept in a folder, for all
+processes and for later runs, beside what it was compiled from: a kernel that differs from that in names of
+variables and in places of its text alone is the same.  The nightly run compiles everything.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _FOLDER = Path(__file__).parent.parent / ".pytest_cache" / "kernels"
+_LIBRARY, _SOURCE = "kernel.so", "kernel.json"
 
 
 class _Options(NamedTuple):
@@ -114,19 +117,33 @@ class _Kept:
     def _from_file(self, kernel: Any, target: Any, options: _Options) -> Any:
         """The library in its file, which is written first where there is none."""
         import tvm
+        import tvm_ffi
 
         if not isinstance(options.pipeline, str):
             return self._build(kernel, target, options.pipeline)
-        made_of = f"{tvm.__version__} {options} {tvm.ir.save_json(kernel)}"
-        file = _FOLDER / f"{hashlib.sha256(made_of.encode()).hexdigest()}.so"
-        if not file.exists():
-            _FOLDER.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
-                code, linked = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
-                self._build(kernel, target, options.pipeline).write_to_file(str(code), "o")
-                subprocess.run(["ld", "-shared", "-o", linked, code], check=True)
-                linked.rename(file)
-        return tvm.runtime.load_module(str(file))
+        compiled_by = hashlib.sha256(f"{tvm.__version__} {options}".encode()).hexdigest()[:16]
+        kept = _FOLDER / f"{compiled_by}-{tvm_ffi.structural_hash(kernel, map_free_vars=True):016x}"
+        if not kept.exists():
+            self._write(kept, kernel, target, options.pipeline)
+        other = tvm.ir.load_json((kept / _SOURCE).read_text())
+        if not tvm_ffi.structural_equal(kernel, other, map_free_vars=True):
+            return self._build(kernel, target, options.pipeline)
+        return tvm.runtime.load_module(str(kept / _LIBRARY))
+
+    def _write(self, kept: Path, kernel: Any, target: Any, pipeline: str) -> None:
+        """Compile a kernel into a folder; another process may be quicker."""
+        import tvm
+
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
+            made = Path(folder) / "made"
+            made.mkdir()
+            code = Path(folder) / "kernel.o"
+            self._build(kernel, target, pipeline).write_to_file(str(code), "o")
+            subprocess.run(["ld", "-shared", "-o", made / _LIBRARY, code], check=True)
+            (made / _SOURCE).write_text(tvm.ir.save_json(kernel))
+            with suppress(OSError):
+                made.rename(kept)
 
 
 def _stands_alone(kernel: Any) -> bool:
