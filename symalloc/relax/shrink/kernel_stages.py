@@ -124,7 +124,7 @@ def _stage(statement: Node) -> Stage | None:
         place=elements(block.body.indices),
         value=block.body.value,
         axes=tuple(axis.var for axis in axes),
-        reduces=any(axis.iter_type != SPATIAL for axis in axes),
+        reduces=block.init is not None or any(axis.iter_type != SPATIAL for axis in axes),
     )
     return None if nodes_in(stage.place, ir.TensorLoad) else stage
 

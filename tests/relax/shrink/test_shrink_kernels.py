@@ -49,6 +49,9 @@ _PARALLEL = """
                     vi, vj = T.axis.remap("SS", [i, j])
                     C[vi, vj] = A[vi, vj] + T.float32(1)"""
 _SQUARED = _stage("C", "C[vi] = A[vi] * A[vi]")
+_SET_FIRST = """vi = T.axis.spatial(8, i)
+                with T.init():
+                    B[vi] = T.float32(5)"""
 
 # by name: the stages; how many of them are seen, and how many buffers are left
 KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
@@ -64,6 +67,7 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         1,
     ),
     "product_in_sum": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]")), 2, 0),
+    "set_first": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]", axes=_SET_FIRST)), 2, 1),
     "rounded": (
         (_stage("C", 'C[vi] = T.Cast("bfloat16", A[vi])'), _stage("B", 'B[vi] = T.Cast("float32", C[vi])')),
         2,
