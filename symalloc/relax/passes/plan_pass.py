@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TypeAlias
 
 import tvm
@@ -274,9 +274,9 @@ class _Attempt:
         return self.planned()
 
     @cached_property
-    def written(self) -> Program:
-        """The program with its plans."""
-        return planned_program(self.program, self.plans).program
+    def held(self) -> Callable[[str], Timeline]:
+        """The memory that a call of a function holds with its plan, by name."""
+        return cache(partial(Timeline.of, planned_program(self.program, self.plans).program))
 
     def arenas(self, name: str) -> Expr:
         """The bytes of the arenas of a function."""
@@ -295,11 +295,11 @@ class _Attempt:
         """
 
         def may(name: str) -> bool:
-            mine, domain = Timeline.of(self.written, name), self.domain(name)
-            least = least_held(other.program, other.analyses, name)
+            mine, domain = self.held(name), self.domain(name)
+            least = None if "plans" in vars(other) else least_held(other.program, other.analyses, name)
             cost = None if least is None else cost_beside(mine, least, domain)
             if cost is None or cost > 0:
-                cost = cost_beside(mine, Timeline.of(other.written, name), domain)
+                cost = cost_beside(mine, other.held(name), domain)
             return cost is None or cost > 0
 
         return frozenset(filter(may, names))

@@ -314,9 +314,11 @@ class PartsProof:
         """Return whether it is proved that all tensors can lie where they are to."""
         wholes = {place.whole for place in places.values()}
         groups = [{whole, *(one for one in places if places[one].whole == whole)} for whole in wholes]
+        calls = (call for _, call in self.analysis.cfg.of_type(ir.CallKernel))
+        moved = [one for one in calls if not places.keys().isdisjoint(self.given[one.var].values())]
         return all(self.fits(*one) for one in places.items()) and all(
             all(self.meet(places, *pair) for pair in combinations(inside, 2))
-            and all(self.called(places, call, inside) for _, call in self.analysis.cfg.of_type(ir.CallKernel))
+            and all(self.called(places, call, inside) for call in moved)
             for inside in groups
         )
 
@@ -419,6 +421,7 @@ def _end(begin: int, extent: Expr) -> float:
 def places_in(proof: PartsProof) -> Places:
     """The tensors of a function that can lie in others, where no more is held then."""
     places, peaks = dict[int, PartPlace](), _peaks(proof)
+    held = peaks(places)
     for point, call in proof.analysis.cfg.of_type(ir.CallKernel):
         given = proof.given[call.var]
         for target, sources in proof.copies(call.kernel).items():
@@ -430,8 +433,8 @@ def places_in(proof: PartsProof) -> Places:
                 tried: Places = places
                 for source, by in some:
                     tried = _moved(proof, tried, source, whole, by)
-                if tried != places and (peaks(tried) <= peaks(places)).all() and proof.holds(tried):
-                    places = {**tried}
+                if tried != places and ((most := peaks(tried)) <= held).all() and proof.holds(tried):
+                    places, held = {**tried}, most
     return places
 
 

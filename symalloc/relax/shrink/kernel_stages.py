@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
@@ -88,7 +89,11 @@ def without_buffers(root: Node, gone: Collection[int]) -> Node:
 
 def stages_of(kernel: tirx.PrimFunc) -> tuple[Stage, ...] | None:
     """The stages of a kernel in order, each of another name; None where it is made of anything else."""
-    root = kernel.body
+    return _stages(kernel.body)
+
+
+@lru_cache(maxsize=256)  # each step asks for them
+def _stages(root: Node) -> tuple[Stage, ...] | None:
     if type(root) is not s_tir.SBlockRealize or elements(root.block.iter_vars):
         return None
     body = root.block.body

@@ -116,18 +116,19 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
     Each element is then computed no more often than before, and loops of reductions read no more than they
     did; with `into_sums` these read through copies and paddings, too.
     """
-    schedule, now = s_tir.Schedule(kernel, error_render_level="none"), kernel
-    stages = stages_of(kernel) or ()
+    schedule: s_tir.Schedule | None = None  # it takes its time
+    now, stages = kernel, stages_of(kernel) or ()
     for name in [stage.name for stage in stages]:
         at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
         own = elements(now.body.block.alloc_buffers)
         moves = any(stage.target.same_as(buffer) for stage in stages[at : at + 1] for buffer in own)
         if moves and _can_go(stages[at], stages[at + 1 :], into_sums=into_sums):
+            schedule = schedule or s_tir.Schedule(kernel, error_render_level="none")
             with suppress(Exception):  # TVM asks for more than is told here
                 schedule.compute_inline(schedule.get_sblock(name))
                 now = schedule.mod["main"]
                 stages = stages_of(now) or ()
-    return schedule.mod["main"].with_attrs(dict(kernel.attrs or {}))
+    return now.with_attrs(dict(kernel.attrs or {}))
 
 
 def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
