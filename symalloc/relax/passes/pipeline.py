@@ -355,7 +355,7 @@ class _KillWriter(BindingRewriter):
         return with_body(function, of_type(relax.SeqExpr([block], body.body, body.span), body.ty))
 
     def read(self, seq: relax.SeqExpr, lent: set[int]) -> None:
-        """Take up the bindings of a sequence; what `lent` variables hold a parameter holds as well."""
+        """Take up the bindings of a sequence; what `lent` variables hold something else holds as well."""
         for block in elements(seq.blocks):
             for binding in elements(block.bindings):
                 address, value = binding.var.__chandle__(), binding.value
@@ -378,6 +378,9 @@ class _KillWriter(BindingRewriter):
                 self.storages[address] = self.storages[under]
         elif called == _ALLOC_STORAGE:
             self.storages[address] = address
+        elif type(value) not in (Call, relax.Tuple):  # a constant has no register, which a kill could empty
+            lent.add(address)
+            return
         if called != WITH_MACHINE.name:
             self.owned[address] = var
 

@@ -225,3 +225,34 @@ def test_what_has_a_name_in_a_pool_goes_as_early(module: tvm.IRModule, plan: str
 def test_a_plan_of_tvm_that_takes_memory_of_another_branch_is_refused() -> None:
     with pytest.raises(RunError, match="puts a tensor where another branch of an If makes memory"):
         symalloc.run(Turns, {"n": ROWS}, plan="tvm")
+
+
+@I.ir_module
+class Folded:
+    """What depends on no input is a constant behind FoldConstant, bound to a name, also on one path only."""
+
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")):
+        a = R.arange(0, 8, 1, dtype="float32")
+        b = R.add(a, a)
+        s = R.add(x, b)
+        if c:
+            k = R.arange(8, 16, 1, dtype="float32")
+            m = R.add(k, k)
+            t = R.multiply(s, m)
+            y = R.sum(t, axis=[0])
+        else:
+            y = R.arange(16, 24, 1, dtype="float32")
+        z = R.add(x, y)
+        w = R.add(z, z)
+        return R.add(w, w)
+
+
+@pytest.mark.parametrize("passes", ["symalloc", "symalloc-target"])
+def test_constants_that_are_folded_are_not_killed(passes: str) -> None:
+    machine = relax.VirtualMachine(relax.build(Folded, "llvm", relax_pipeline=passes), tvm.cpu())
+    rows = np.arange(ROWS * 8, dtype="float32").reshape(ROWS, 8)
+    chosen = ((rows + 2 * np.arange(8)) * (2 * np.arange(8, 16))).sum(0)
+    for flag, y in ((True, chosen), (False, np.arange(16, 24))):
+        found = machine["main"](*map(tvm.runtime.tensor, (np.array(flag), rows))).numpy()
+        assert (found == 4 * (rows + y)).all()
