@@ -46,9 +46,7 @@ def _depends(*arguments: Array) -> Shows:
 
 
 _FILL = "for i in range(n):\n            b[i] = T.float32(3)"
-_REUSED = (
-    _KERNELS
-    + """
+_REUSED = """
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
         storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
@@ -60,10 +58,7 @@ _REUSED = (
         z = R.add(b, y)
         return z
 """
-)
-_ORDER = (
-    _KERNELS
-    + f"""
+_ORDER = f"""
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
         a = {_F16}
@@ -72,10 +67,7 @@ _ORDER = (
         SECOND
         return b
 """
-)
-_FEW = (
-    _KERNELS.replace(_FILL, _FILL.replace("range(n)", "range(COUNT)"))
-    + f"""
+_FEW = f"""
     @R.function(pure=False)
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
@@ -85,10 +77,7 @@ _FEW = (
         Module.copy(a, b)
         return b
 """
-)
-_HALVES = (
-    _KERNELS
-    + f"""
+_HALVES = f"""
     @T.prim_func
     def head(out: T.Buffer((16, 4), "float32")):
         for i, j in T.grid(8, 4):
@@ -114,14 +103,11 @@ _HALVES = (
         Module.total(a, s)
         return s
 """
-)
 _COLUMNS = _HALVES.replace("T.grid(8, 4)", "T.grid(16, 2)").replace(
     "for i, j in T.grid(16 - FROM, 4):\n            out[i + FROM, j]",
     "for i, j in T.grid(16, 4 - FROM):\n            out[i, j + FROM]",
 )
-_BRANCH = (
-    _KERNELS
-    + f"""
+_BRANCH = f"""
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((16,), "float32"):
         a = {_F16}
@@ -134,10 +120,7 @@ _BRANCH = (
         b = R.add(a, r)
         return b
 """
-)
-_BY_SIZE = (
-    _KERNELS
-    + f"""
+_BY_SIZE = f"""
     @R.function(pure=False)
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
@@ -151,10 +134,7 @@ _BY_SIZE = (
         b = R.add(a, r)
         return b
 """
-)
 _SUM = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def rows(source: T.Buffer((16, 4), "float32"), out: T.Buffer((16,), "float32")):
         for i, k in T.grid(16, 4):
@@ -168,8 +148,6 @@ class Module:
         return a
 """
 _CARRIED = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def scan(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
         for i in range(16):
@@ -182,8 +160,6 @@ class Module:
         return a
 """
 _BACKWARDS = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def flip(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
         for i in range(COUNT):
@@ -196,8 +172,6 @@ class Module:
         return a
 """
 _SLICED = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def half(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
         for i in range(8):
@@ -212,8 +186,6 @@ class Module:
         return y
 """
 _FIRST = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def first(out: T.Buffer((16,), "float32")):
         out[0] = T.float32(1)
@@ -236,8 +208,6 @@ class Module:
         return a
 """
 _REST = f"""
-@I.ir_module
-class Module:
     @T.prim_func
     def rest(source: T.handle, out: T.Buffer((1,), "float32")):
         n = T.int64()
@@ -254,9 +224,7 @@ class Module:
         Module.rest(x, s)
         return s
 """
-_CALLEE = (
-    _KERNELS
-    + f"""
+_CALLEE = f"""
     @R.function(private=True, pure=False)
     def made(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
         t = {_F16}
@@ -269,10 +237,7 @@ _CALLEE = (
         y = R.add(t, x)
         return y
 """
-)
-_HANDED = (
-    _KERNELS
-    + f"""
+_HANDED = f"""
     @R.function(private=True, pure=False)
     def update(t: R.Tensor((16,), "float32"), out: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
         FIRST
@@ -287,10 +252,7 @@ _HANDED = (
         y = R.add(done, x)
         return y
 """
-)
-_VIEWS = (
-    _KERNELS
-    + f"""
+_VIEWS = f"""
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32")) -> R.Tensor((32,), "float32"):
         arena = {_FRESH.format("32", '"float32"')}
@@ -302,10 +264,7 @@ _VIEWS = (
         y = R.add(arena, arena)
         return y
 """
-)
 _CALL_TIR = """
-@I.ir_module
-class Module:
     @T.prim_func
     def inner(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
         for i in range(COUNT):
@@ -318,9 +277,7 @@ class Module:
         z = R.add(y, x)
         return z
 """
-_IN_PLACE = (
-    _KERNELS
-    + f"""
+_IN_PLACE = f"""
     @T.prim_func
     def double(data: T.Buffer((16,), "float32")):
         for i in range(16):
@@ -334,10 +291,7 @@ _IN_PLACE = (
         Module.double(a)
         return a
 """
-)
-_RETURNED = (
-    _KERNELS
-    + f"""
+_RETURNED = f"""
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32")) -> R.Any:
         a = {_F16}
@@ -347,10 +301,7 @@ _RETURNED = (
         pair = (a, b)
         return pair
 """
-)
-_TWO_IFS = (
-    _KERNELS
-    + f"""
+_TWO_IFS = f"""
     @R.function(pure=False)
     def main(x: R.Tensor((16,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((16,), "float32"):
         a = {_F16}
@@ -366,10 +317,7 @@ _TWO_IFS = (
         b = R.add(r, s)
         return b
 """
-)
-_TEST = (
-    _KERNELS
-    + f"""
+_TEST = f"""
     @T.prim_func
     def decide(out: T.Buffer((), "bool")):
         out[()] = T.bool(True)
@@ -384,7 +332,6 @@ _TEST = (
             r = R.multiply(x, x)
         return r
 """
-)
 _X, _TRUE, _FALSE = floats(16), np.array(True), np.array(False)
 
 
@@ -414,7 +361,7 @@ def _no_elements(bad: Machine, twin: Machine) -> bool:
 
 def _unwritten(name: str, what: str, text: str, *holes: tuple[str, str, str], **more: Any) -> HostileProgram:
     """What reads memory that nothing wrote: `text` with a wrong and a right piece in place of each hole."""
-    bad = twin = text
+    bad = twin = _KERNELS + text
     for hole, wrong, right in holes:
         bad, twin = bad.replace(hole, wrong), twin.replace(hole, right)
     more = {"verdict": "always-invalid", **more}
@@ -443,7 +390,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "only-the-first-elements",
         "a kernel fills 16 elements, however many there are",
         _FEW,
-        ("COUNT", "T.min(n, 16)", "n"),
+        (_FILL, _FILL.replace("range(n)", "range(T.min(n, 16))"), _FILL),
         verdict="runtime-check",
         on_line="Module.copy(a, b)",
         shows=_few_rows,
