@@ -7,10 +7,10 @@ ideal memory has lost its content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
-from itertools import product as combined
 from typing import Any
 
 from symalloc.program.ir import (
@@ -36,6 +36,7 @@ from symalloc.program.ir import (
     View,
 )
 from symalloc.size.expr import product
+from tests.program.live_oracle import every_way
 
 SIZES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 80)
 
@@ -62,13 +63,13 @@ class Tensor:
 
 @dataclass
 class Run:
-    """One execution: `sides` are the branches to take, `returns_argument` what functions of unknown
+    """One execution: `decide` picks the sides of Ifs, `returns_argument` says what functions of unknown
     ownership do.
     """
 
     kernels: dict[str, Kernel]
     n: int
-    sides: list[bool]
+    decide: Callable[[int], int]
     returns_argument: bool
     env: dict[Var, Any] = field(default_factory=dict)
     killed: set[Var] = field(default_factory=set)
@@ -94,15 +95,7 @@ class Run:
 
     def step(self, i: Instruction) -> None:
         if isinstance(i, If):
-            side = self.sides.pop(0)
-            unused = i.otherwise if side else i.then
-            result = self.block(i.then if side else i.otherwise) if side else None
-            if side:
-                del self.sides[: ifs_in(unused)]
-            else:
-                del self.sides[: ifs_in(unused)]
-                result = self.block(i.otherwise)
-            self.env[i.var] = result
+            self.env[i.var] = self.block((i.then, i.otherwise)[self.decide(2)])
         elif isinstance(i, AllocStorage):
             self.env[i.var] = Storage(self.at(i.size))
         elif isinstance(i, AllocTensor):
@@ -189,20 +182,17 @@ def share(left: Tensor, right: Tensor) -> bool:
     return left.storage is right.storage and any(place in right.places for place in left.places)
 
 
-def ifs_in(block: Block) -> int:
-    return sum(1 + ifs_in(i.then) + ifs_in(i.otherwise) for i in block.instructions if isinstance(i, If))
-
-
 def runs(program: Program, function: Function, *, returns_argument: bool) -> Iterator[Run]:
-    for n in SIZES:
-        for sides in combined((True, False), repeat=ifs_in(function.body)):
-            run = Run(dict(program.kernels), n, list(sides), returns_argument)
-            for param in function.params:
-                made = Tensor(Storage(10**9), 0, run.at(param.type.numel))  # type: ignore[union-attr]
-                run.write(made)
-                run.env[param] = made
-            run.read_all(run.block(function.body))
-            yield run
+    def ran(n: int, decide: Callable[[int], int]) -> Run:
+        run = Run(dict(program.kernels), n, decide, returns_argument)
+        for param in function.params:
+            made = Tensor(Storage(10**9), 0, run.at(param.type.numel))  # type: ignore[union-attr]
+            run.write(made)
+            run.env[param] = made
+        run.read_all(run.block(function.body))
+        return run
+
+    return (run for n in SIZES for run in every_way(partial(ran, n)))
 
 
 def faults(program: Program, *, returns_argument: bool) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 from symalloc.program.ir import (
     Alias,
@@ -31,6 +31,8 @@ from symalloc.program.ir import (
     View,
 )
 from symalloc.program.types import TensorType
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -183,16 +185,25 @@ class Script:
         return [*(c for c, _ in self.taken[:-1]), self.taken[-1][0] + 1] if self.taken else None
 
 
-def walks(program: Program, name: str = "main") -> Iterator[Path]:
-    """Every path."""
+def every_way(walk: Callable[[Callable[[int], int]], T]) -> Iterator[T]:
+    """What `walk` makes of each sequence of decisions that it can ask for."""
     given: list[int] | None = []
     while given is not None:
         script = Script(given)
-        path = Path(program, script.decide)
-        params = program.functions[name].params
-        path.finish(path.run(name, [path.fresh(("given", p), p.type) for p in params]))  # type: ignore[arg-type]
-        yield path
+        yield walk(script.decide)
         given = script.following()
+
+
+def walks(program: Program, name: str = "main") -> Iterator[Path]:
+    """Every path."""
+    params = program.functions[name].params
+
+    def walk(decide: Callable[[int], int]) -> Path:
+        path = Path(program, decide)
+        path.finish(path.run(name, [path.fresh(("given", p), p.type) for p in params]))  # type: ignore[arg-type]
+        return path
+
+    return every_way(walk)
 
 
 def live_together(program: Program, name: str = "main") -> set[frozenset[Var]]:
