@@ -32,6 +32,7 @@ _binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 _set_type = tvm_ffi.get_global_func("relax.UpdateType")
 _walk = tvm_ffi.get_global_func("ffi.StructuralWalk")
+_mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
 _PREORDER = int(tvm_ffi.WalkOrder.PREORDER)
 
 
@@ -165,8 +166,13 @@ def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> 
 
 def with_variables(body: Node, replaced: Sequence[tuple[VarNode, VarNode]]) -> Node:
     """`body` with the second variable of each pair wherever the first was used."""
-    found = {old.__chandle__(): new for old, new in replaced}
-    return tvm_ffi.structural_map(body, (tvm.ir.Var, lambda var: found.get(var.__chandle__(), var)))
+
+    def at_root(node: Node, mutator: Node) -> Node:
+        for old, new in replaced:
+            mutator.var_remap_set(old, new)
+        return mutator.default_mutate(node)
+
+    return _mutate(body, [(_index_of(type(body)), at_root, False)])
 
 
 def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None:

@@ -339,7 +339,7 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     None where an index into one means another place in the other.  Nothing touches an input any more: what
     the caller gives for it only tells extents.
     """
-    replaced = _replaced(kernel, overlays)
+    replaced = replaced_inputs(kernel, overlays)
     if replaced is None:
         return None
     body = tvm_ffi.structural_map(with_variables(kernel.body, replaced), (tirx.BufferStore, _needed))
@@ -364,7 +364,7 @@ def _needed(store: Node) -> Node:
     return tirx.Evaluate(0) if is_there(value) else store
 
 
-def _replaced(
+def replaced_inputs(
     kernel: tirx.PrimFunc, overlays: Collection[Overlay]
 ) -> Sequence[tuple[VarNode, VarNode]] | None:
     """The inputs with the outputs in whose place they are read; None where an index means another place."""
@@ -432,7 +432,7 @@ def can_overlay(
     shapes of `domain`; what nothing binds may be negative.
     """
     kernel = program.kernels.get(call.kernel)
-    if kernel is None or _replaced(module[call.kernel], (overlay,)) is None:
+    if kernel is None or replaced_inputs(module[call.kernel], (overlay,)) is None:
         return False
     placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
     values = symbol_values(kernel, call)

@@ -95,16 +95,21 @@ def _count(counter: Counter[int], *nodes: Node) -> None:
 def buffer_accesses(body: Node) -> BufferAccesses:
     """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
     found = BufferAccesses()
+    loads, stores, allocated, mentions = [list[Node]() for _ in range(4)]
     visit(
         body,
-        (ir.TensorLoad, lambda load: _count(found.loads, load.source)),
-        (tirx.BufferStore, lambda store: _count(found.stores, store.buffer)),
+        (ir.TensorLoad, loads.append),
+        (tirx.BufferStore, stores.append),
         (s_tir.SBlock, found.block),
-        (tirx.AllocBuffer, lambda node: _count(found.declared, node.buffer)),
+        (tirx.AllocBuffer, allocated.append),
         (ir.Call, found.call),
-        (ir.Var, lambda var: _count(found.mentions, var)),
+        (ir.Var, mentions.append),
         *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
     )
+    _count(found.loads, *(load.source for load in loads))
+    _count(found.stores, *(store.buffer for store in stores))
+    _count(found.declared, *(node.buffer for node in allocated))
+    _count(found.mentions, *mentions)
     return found
 
 

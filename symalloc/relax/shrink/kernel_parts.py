@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import combinations, permutations
 from math import inf
 from operator import add, sub
@@ -46,7 +46,7 @@ from symalloc.relax.ir_types import (
     with_shape,
 )
 from symalloc.relax.rewrite import ModuleDraft, by_binding, with_body
-from symalloc.relax.shrink.kernel_stages import promises, stages_of
+from symalloc.relax.shrink.kernel_stages import promises, stages_in
 from symalloc.size.expr import ZERO, Expr
 
 Offsets: TypeAlias = tuple[int, ...]
@@ -203,8 +203,13 @@ def copies_of(kernel: tirx.PrimFunc) -> dict[int, dict[int, Offsets]]:
     """For parameters to each element of which one stage stores once: those of which it loads nothing but the
     element that is so many indices before, and which no other stage uses; all by position.
     """
-    stages, found = stages_of(kernel) or (), dict[int, dict[int, Offsets]]()
-    positions = {one.__chandle__(): at for at, one in enumerate(elements(kernel.params))}
+    return _copies(kernel.body, elements(kernel.params))
+
+
+@lru_cache(maxsize=256)
+def _copies(body: Node, params: tuple[VarNode, ...]) -> dict[int, dict[int, Offsets]]:
+    stages, found = stages_in(body) or (), dict[int, dict[int, Offsets]]()
+    positions = {one.__chandle__(): at for at, one in enumerate(params)}
     for number, stage in enumerate(stages):
         others = [*stages[:number], *stages[number + 1 :]]
         early = any(one.loads(stage.target) for one in stages[: number + 1])
@@ -270,7 +275,6 @@ class PartsProof:
 
     def __init__(self, module: tvm.IRModule, analysis: FunctionAnalysis) -> None:
         self.module, self.analysis = module, analysis
-        self.copies = cache(lambda name: copies_of(module[name]))
         cfg, known = analysis.cfg, {} if analysis.cfg.joins else analysis.allocations
         self.entry = known_symbols(cfg).entry
         made = [(known[one.var].number, one) for _, one in cfg.of_type(ir.AllocFresh) if one.var in known]
@@ -362,7 +366,7 @@ class PartsProof:
         ours = {at: root for at, root in self.given[call.var].items() if root in inside}
         if places.keys().isdisjoint(ours.values()):
             return True
-        copies, others = self.copies(call.kernel), {*range(len(call.arguments))} - ours.keys()
+        copies, others = copies_of(self.module[call.kernel]), {*range(len(call.arguments))} - ours.keys()
         begins = {at: self.place(places, root).offsets for at, root in ours.items()}
         return (
             self.kernel(places, call)[1] is not None
@@ -424,7 +428,7 @@ def places_in(proof: PartsProof) -> Places:
     held = peaks(places)
     for point, call in proof.analysis.cfg.of_type(ir.CallKernel):
         given = proof.given[call.var]
-        for target, sources in proof.copies(call.kernel).items():
+        for target, sources in copies_of(proof.module[call.kernel]).items():
             whole = given.get(target)
             if whole is None or proof.spans[whole][0] < point:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -29,7 +29,8 @@ class Stage:
     """A block that stores `value`, over the variables of its `axes`, to `place` of the buffer `target`, and
     the loops around it, from the outside in.
 
-    It `reduces` where it stores to an element more than once.
+    It `reduces` where it stores to an element more than once.  `loaded` is all that it loads, its bounds and
+    what it sets elements to at first among it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Stage:
     value: Node
     axes: tuple[VarNode, ...]
     reduces: bool
+    loaded: Sequence[Node]
 
     @property
     def bound(self) -> Iterator[tuple[Node, Node]]:
@@ -67,8 +69,7 @@ class Stage:
 
     def loads(self, buffer: VarNode | None = None) -> list[Node]:
         """Return the loads of a buffer, or of all."""
-        found = nodes_in([self.block.body], ir.TensorLoad)
-        return [one for one in found if buffer is None or one.source.same_as(buffer)]
+        return [one for one in self.loaded if buffer is None or one.source.same_as(buffer)]
 
 
 def alike(one: VarNode, other: VarNode) -> bool:
@@ -89,11 +90,12 @@ def without_buffers(root: Node, gone: Collection[int]) -> Node:
 
 def stages_of(kernel: tirx.PrimFunc) -> tuple[Stage, ...] | None:
     """The stages of a kernel in order, each of another name; None where it is made of anything else."""
-    return _stages(kernel.body)
+    return stages_in(kernel.body)
 
 
 @lru_cache(maxsize=256)  # each step asks for them
-def _stages(root: Node) -> tuple[Stage, ...] | None:
+def stages_in(root: Node) -> tuple[Stage, ...] | None:
+    """The stages of the kernel with this body."""
     if type(root) is not s_tir.SBlockRealize or elements(root.block.iter_vars):
         return None
     body = root.block.body
@@ -106,7 +108,7 @@ def _stages(root: Node) -> tuple[Stage, ...] | None:
 
 
 def _stage(statement: Node) -> Stage | None:
-    loops: list[Node] = []
+    loops, whole = list[Node](), statement
     while type(statement) is tirx.For and not (statement.annotations or statement.step):
         if statement.kind != tirx.ForKind.SERIAL:
             return None
@@ -129,6 +131,7 @@ def _stage(statement: Node) -> Stage | None:
         place=elements(block.body.indices),
         value=block.body.value,
         axes=tuple(axis.var for axis in axes),
+        loaded=nodes_in([whole], ir.TensorLoad),
         reduces=block.init is not None or any(axis.iter_type != SPATIAL for axis in axes),
     )
     return None if nodes_in(stage.place, ir.TensorLoad) else stage

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.effects import RETURNED
@@ -23,11 +22,19 @@ from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.planner.grid import TYPICAL, Values, sample_grid
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
-from symalloc.prover.domain import Budget
+from symalloc.prover.domain import Budget, Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.donate import DonationWriter, InPlace, Overlay, can_overlay, overlay_of
+from symalloc.relax.donation.donate import (
+    DonationWriter,
+    InPlace,
+    Overlay,
+    can_overlay,
+    overlay_of,
+    replaced_inputs,
+)
 from symalloc.relax.ir_types import BindingNode, elements, nodes_in, of_type
 from symalloc.relax.rewrite import map_functions, with_body
+from symalloc.relax.shrink.kernel_parts import copies_of
 from symalloc.size.condition import eq
 from symalloc.size.expr import ZERO
 
@@ -55,8 +62,12 @@ def write_over(
     apart, and twice, all that it has.  `tried` has what is known of the kernels from another order of calls.
     """
     prover = Prover(Budget(z3_steps=0))  # what is in step is seen without z3, and the other kernels are many
-    writer, in_place = DonationWriter(module, "none"), partial(can_overlay, module, program, prover)
-    found: dict[str, Sequence[WrittenOver]] = {}
+    writer, found = DonationWriter(module, "none"), dict[str, Sequence[WrittenOver]]()
+
+    def in_place(call: ir.CallKernel, overlay: Overlay, domain: Domain) -> bool:
+        alike = is_in_step(module[call.kernel], overlay)  # most are
+        return alike or can_overlay(module, program, prover, call, overlay, domain)
+
     known = {} if tried is None else tried
     for name, analysis in analyses.items():
         tries = larger.get(name, 0)
@@ -69,6 +80,13 @@ def write_over(
             sources = {output: binding.var for output, binding in sources.items()}
             writer.function(analysis.cfg, (), sources, {one.call: (one.overlay,) for one in pairs})
     return (writer.finished() if found else module), found
+
+
+def is_in_step(kernel: tirx.PrimFunc, overlay: Overlay) -> bool:
+    """Return whether `kernel` loads of the inputs of an overlay only the element that it stores next."""
+    behind = copies_of(kernel).get(overlay.output, {})
+    in_step = all(one in behind and not any(behind[one]) for one in overlay.inputs)
+    return in_step and replaced_inputs(kernel, (overlay,)) is not None
 
 
 @dataclass(kw_only=True)

@@ -19,18 +19,59 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Operand, Program, TupleValue, Var
 from symalloc.program.types import TensorType, TupleType
 from symalloc.prover.prover import Prover
+from symalloc.relax.donation.donate import Overlay
 from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import plan_module
 from symalloc.relax.passes import plan_pass
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver, write_over
+from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver, is_in_step, write_over
 from symalloc.size.expr import ZERO
 from tests.models.planned import imported_case
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
 from tests.program.build import F32, KERNELS, Body, param, program_of
 from tests.relax.built import errors, machine
 from tests.relax.donation.test_check import fresh
+
+KERNELS_IN_STEP = {
+    "plain": ("out[vi] = a[vi] * T.float32(2)", "more[vi] = out[vi]", True),
+    "one_later": ("out[vi] = a[vi] * T.float32(2)", "more[vi] = a[vi]", False),
+    "first_value": (
+        "out[vi] = a[vi] * T.float32(2)",
+        """with T.init():
+                    more[vi] = a[vi]
+                more[vi] = more[vi] + out[vi]""",
+        False,
+    ),
+    "set_first": (
+        """with T.init():
+                    out[vi] = T.float32(5)
+                out[vi] = a[vi] * T.float32(2)""",
+        "more[vi] = out[vi]",
+        False,
+    ),
+    "reverse": ("out[vi] = a[7 - vi]", "more[vi] = out[vi]", False),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS_IN_STEP)
+def test_kernels_in_step(name: str) -> None:
+    first, second, expected = KERNELS_IN_STEP[name]
+    buffers = ", ".join(f'{one}: T.Buffer((8,), "float32")' for one in ("a", "out", "more"))
+    stages = "".join(
+        f"""
+        for i in range(8):
+            with T.sblock("{block}"):
+                vi = T.axis.spatial(8, i)
+                {stores}"""
+        for block, stores in (("first", first), ("second", second))
+    )
+    kernel = tvm.script.from_source(f"""
+@T.prim_func(s_tir=True)
+def kernel({buffers}):
+    with T.sblock("root"):{stages}
+""")
+    assert is_in_step(kernel, Overlay(inputs=frozenset({0}), output=1)) is expected
 
 
 def found(program: Program, *, results: bool = False) -> Sequence[WrittenOver]:
