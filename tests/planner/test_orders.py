@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
@@ -16,11 +16,11 @@ from symalloc.planner.check.validate import TensorPlace, fences
 from symalloc.planner.interference import BufferOrder, reordered
 from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
 from symalloc.planner.plan_functions import plan_program
-from symalloc.program.ir import Block, Instruction, Kill, Program, Var
-from symalloc.program.operands import expressions_of, instructions_of, variables_in, variables_of
+from symalloc.program.ir import Block, Program
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from tests.planner.random_programs import Machine, Tensor, logs, random_program
+from tests.relax.reordering import instructions_in
 from tests.scale import tries
 
 PROVER = Prover()
@@ -38,39 +38,8 @@ def random_order(graph: DependencyGraph, random: Random) -> tuple[int, ...]:
 def permuted(program: Program, graph: DependencyGraph, order: Sequence[int]) -> Program:
     """`program` with the dispatches of its main function in another order, and what they need before them."""
     main = program.functions["main"]
-    makers: dict[Var | str, Instruction] = {}
-    for one in main.body.instructions:
-        makers.update({i.var: one for i in (one, *_inside(one))})
-        makers.update(dict.fromkeys(getattr(one, "defines", ()), one))
-    written: dict[int, Instruction] = {}
-
-    def write(one: Instruction) -> None:
-        if id(one) in written:
-            return
-        for i in (one, *_inside(one)):
-            for name in (*_used(i), *(s for e in expressions_of(i) for s in e.symbols)):
-                if makers.get(name, one) is not one:
-                    write(makers[name])
-        written[id(one)] = one
-
-    for number in order:
-        write(graph.instructions[number])
-    for one in main.body.instructions:
-        if not isinstance(one, Kill):
-            write(one)
-    body = Block(instructions=tuple(written.values()), result=main.body.result)
+    body = Block(instructions=tuple(instructions_in(main, graph, order)), result=main.body.result)
     return replace(program, functions={**program.functions, "main": replace(main, body=body)})
-
-
-def _inside(one: Any) -> Iterator[Instruction]:
-    for side in (getattr(one, "then", None), getattr(one, "otherwise", None)):
-        yield from instructions_of(side) if side is not None else ()
-
-
-def _used(one: Instruction) -> Iterator[Var]:
-    yield from variables_of(one)
-    for side in (getattr(one, "then", None), getattr(one, "otherwise", None)):
-        yield from variables_in(side.result) if side is not None else ()
 
 
 class Steady(Random):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tvm import relax
 
 from symalloc.analysis.dependencies import DependencyGraph
 from symalloc.program.ir import Function, Instruction, Kill, Program, Var
-from symalloc.program.operands import expressions_of, variables_of
+from symalloc.program.operands import expressions_of, instructions_of, variables_in, variables_of
 
 
 def reordered(
@@ -22,7 +22,7 @@ def reordered(
     What these need in front of them (allocations, views, sizes) comes with them; nothing is killed early.
     """
     function = module[name]
-    written = instructions_in(program, name, graph, order)
+    written = instructions_in(program.functions[name], graph, order)
     block = relax.BindingBlock(with_other_names(function, program.functions[name], written))
     again = relax.Function(
         function.params,
@@ -58,22 +58,23 @@ def with_other_names(function: relax.Function, known: Function, written: Sequenc
     return found
 
 
-def instructions_in(
-    program: Program, name: str, graph: DependencyGraph, order: Sequence[int]
-) -> list[Instruction]:
-    """The instructions of a function without Ifs, with its dispatches in `order`."""
-    body = program.functions[name].body.instructions
-    makers: dict[Var | str, Instruction] = {one.var: one for one in body}
+def instructions_in(function: Function, graph: DependencyGraph, order: Sequence[int]) -> list[Instruction]:
+    """The instructions of a function with its dispatches in `order`, each behind what it needs."""
+    body = function.body.instructions
+    makers: dict[Var | str, Instruction] = {}
     for one in body:
+        makers.update({i.var: one for i in (one, *_inside(one))})
         makers.update(dict.fromkeys(getattr(one, "defines", ()), one))
     written: dict[int, Instruction] = {}
 
     def write(one: Instruction) -> None:
-        if id(one) not in written:
-            for needed in (*variables_of(one), *(s for e in expressions_of(one) for s in e.symbols)):
+        if id(one) in written:
+            return
+        for i in (one, *_inside(one)):
+            for needed in (*_used(i), *(s for e in expressions_of(i) for s in e.symbols)):
                 if makers.get(needed, one) is not one:
                     write(makers[needed])
-            written[id(one)] = one
+        written[id(one)] = one
 
     for number in order:
         write(graph.instructions[number])
@@ -81,6 +82,17 @@ def instructions_in(
         if not isinstance(one, Kill):
             write(one)
     return list(written.values())
+
+
+def _inside(one: Any) -> Iterator[Instruction]:
+    for side in (getattr(one, "then", None), getattr(one, "otherwise", None)):
+        yield from instructions_of(side) if side is not None else ()
+
+
+def _used(one: Instruction) -> Iterator[Var]:
+    yield from variables_of(one)
+    for side in (getattr(one, "then", None), getattr(one, "otherwise", None)):
+        yield from variables_in(side.result) if side is not None else ()
 
 
 def with_constant_weights(module: tvm.IRModule, name: str, seed: int = 0) -> tvm.IRModule:
