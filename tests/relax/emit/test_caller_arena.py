@@ -14,6 +14,8 @@ from tvm import relax
 
 import symalloc
 from symalloc import DeviceMemoryError, UsageError
+from symalloc.planner.memory_plan import PlanOptions
+from symalloc.relax.run.runner import Runner
 from tests.relax import modules_of_callers as modules
 from tests.relax.built import errors
 from tests.relax.modules_to_plan import Chain
@@ -63,8 +65,9 @@ def rows(*extents: int) -> Any:
 
 @pytest.mark.parametrize(("name", "way"), pairs(CASES, WAYS))
 def test_a_call_in_memory_of_the_caller_gives_the_same_bits(name: str, way: str) -> None:
+    runner = Runner(getattr(modules, name), function="main", options=PlanOptions(**WAYS[way]))
     for binding in CASES[name]:
-        found = symalloc.run(getattr(modules, name), binding, function="main", check=True, **WAYS[way])
+        found = runner.run(binding, check=True)
         assert found.checked and found.difference is None, binding
 
 

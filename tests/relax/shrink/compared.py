@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,12 @@ from tvm.target import Target
 from symalloc.planner.memory_plan import ShrinkChoice
 from symalloc.relax.ir_types import elements, with_parameters, with_variables
 from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.kernel_stages import Stage, stages_of
 from symalloc.relax.shrink.shrink_kernels import shrink_kernels
 from tests.models.execution import random_inputs
 
-__all__ = ["different", "faulty", "shrunk", "targets"]
+__all__ = ["different", "faulty", "outputs", "shrunk", "targets"]
 
 PLAIN = {"kind": "llvm"}
 CONTRACTS = {"kind": "llvm", "mcpu": "haswell"}  # has an instruction for a product in a sum
@@ -57,6 +58,16 @@ def different(
         bits = {label: _bits(machine[name](*arguments)) for label, machine in machines.items()}
         found += [f"{name} {label}" for label in after if bits[label] != bits[""]]
     return found
+
+
+@lru_cache(maxsize=4)
+def _machine(module: tvm.IRModule) -> relax.VirtualMachine:
+    return machines(module, "naive", target="llvm", pipeline="default")[0]
+
+
+def outputs(module: tvm.IRModule, name: str, arguments: Sequence[np.ndarray]) -> list[bytes]:
+    """The bits that a function gives; modules that are asked in turn are built once."""
+    return [one.tobytes() for one in call(_machine(module), name, arguments).outputs]
 
 
 def _bits(result: tvm.runtime.Tensor) -> bytes:

@@ -20,12 +20,12 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse, read_one
 from symalloc.relax.files.plan_file import Form, written
-from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.chunks import are_ends, ends_of
 from symalloc.size.expr import Expr, ceildiv, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
 from tests.relax import modules_with_effects as effects
+from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
 N, PROVER = symbol("n"), Prover()
@@ -87,11 +87,6 @@ def network(seed: int) -> tvm.IRModule:
 
 def arenas(plan: Plan, binding: Mapping[str, int]) -> int:
     return sum(arena.size.evaluate(binding) for arena in plan.arenas)
-
-
-def outputs(module: tvm.IRModule, name: str, arguments: Sequence[np.ndarray]) -> list[bytes]:
-    machine = machines(module, "naive", target="llvm", pipeline="default")[0]
-    return [one.tobytes() for one in call(machine, name, arguments).outputs]
 
 
 def cut(

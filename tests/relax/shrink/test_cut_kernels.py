@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, pairwise
 from random import Random
 
@@ -81,11 +82,16 @@ def stores(kernel: tirx.PrimFunc) -> set[int]:
     return {at for at, one in enumerate(elements(kernel.params)) if any(map(one.same_as, targets))}
 
 
+@lru_cache(maxsize=2)
+def compiled(kernel: tirx.PrimFunc) -> Callable[..., None]:
+    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    return tvm.compile(module, "llvm")["main"]  # type: ignore[no-any-return]
+
+
 def run(kernel: tirx.PrimFunc, arguments: Sequence[np.ndarray | int]) -> list[np.ndarray]:
     """What is in the arrays then."""
-    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
     given = [tvm.runtime.tensor(one) if isinstance(one, np.ndarray) else one for one in arguments]
-    tvm.compile(module, "llvm")["main"](*given)
+    compiled(kernel)(*given)
     return [one.numpy() for one in given if not isinstance(one, int)]
 
 

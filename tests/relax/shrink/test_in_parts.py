@@ -21,7 +21,8 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.rewrite import by_binding, map_bindings, with_functions
 from symalloc.relax.shrink.kernel_parts import PartsProof, Places, places_in, restores, write_in_parts
-from tests.relax.built import errors, machine
+from tests.relax.built import errors
+from tests.relax.shrink.compared import outputs
 from tests.relax.shrink.graphs_of_parts import random_graph, stepwise
 from tests.scale import tries
 
@@ -33,12 +34,6 @@ def proof_of(module: tvm.IRModule) -> PartsProof:
 
 def written(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, int]]:
     return write_in_parts(module, {"main": proof_of(module).analysis})
-
-
-def outputs(module: tvm.IRModule, *arguments: np.ndarray) -> list[bytes]:
-    found = machine(module)["main"](*map(tvm.runtime.tensor, arguments))
-    tensors = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
-    return [one.numpy().tobytes() for one in tensors]
 
 
 # -- what lies where -----------------------------------------------------------------------------------------
@@ -84,7 +79,7 @@ def test_what_lies_where(steps: str, expected: str) -> None:
     assert count == ({"main": len(places)} if places else {})
     for n in (1, 5) if places else ():
         x = np.random.default_rng(n).standard_normal((n, 8)).astype("float32")
-        assert outputs(after, x) == outputs(module, x)
+        assert outputs(after, "main", [x]) == outputs(module, "main", [x])
 
 
 def is_written(proof: PartsProof, places: Places, module: tvm.IRModule) -> bool:
@@ -202,10 +197,10 @@ def test_random_graphs_give_the_same_bits(seed: int, pipeline: PipelineName) -> 
     assert errors(planned) == []
     for n in (1, 6):
         x = np.random.default_rng(seed).standard_normal((3, n, 4)).astype("float32")
-        expected = outputs(lowered, x)
-        assert {label: outputs(one, x) == expected for label, one in modules.items()} == dict.fromkeys(
-            modules, True
-        )
+        expected = outputs(lowered, "main", [x])
+        assert {
+            label: outputs(one, "main", [x]) == expected for label, one in modules.items()
+        } == dict.fromkeys(modules, True)
 
 
 def test_random_graphs_have_parts() -> None:

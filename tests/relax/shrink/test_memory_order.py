@@ -15,9 +15,9 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
-from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.written_over import order_for_memory
 from tests.relax import modules_with_effects as effects
+from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
 X = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
@@ -56,11 +56,6 @@ def network(seed: int) -> tvm.IRModule:
     return builder.finalize()
 
 
-def outputs(module: tvm.IRModule, arguments: Sequence[np.ndarray]) -> list[bytes]:
-    machine = machines(module, "naive", target="llvm", pipeline="default")[0]
-    return [one.tobytes() for one in call(machine, "main", arguments).outputs]
-
-
 def ordered(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[str]]:
     analyses = analyse(extract(module, name="module", stage="CallTIRRewrite", handles=True))
     found, names = order_for_memory(module, analyses)
@@ -88,7 +83,7 @@ def test_the_tensor_that_needs_most_is_made_first_and_let_go() -> None:
     assert peak(found, 64) == 64 * (32 + 256)
     assert ordered(found)[1] == []  # it is as good as it gets
     planned = plan_or_refuse(given, "llvm", PlanOptions(shrink="safe")).module
-    assert outputs(planned, [X]) == outputs(given, [X])
+    assert outputs(planned, "main", [X]) == outputs(given, "main", [X])
 
 
 @pytest.mark.parametrize("module", [effects.Prints, effects.Cache, effects.GivenCache])
@@ -102,9 +97,9 @@ def test_random_graphs_give_the_same_and_hold_no_more(seed: int) -> None:
     given = lower_or_refuse(network(seed), "llvm", "default")
     found, _ = ordered(given)
     assert all(peak(found, n) <= peak(given, n) for n in (1, 64, 1024))
-    right = outputs(given, [X])
-    assert outputs(found, [X]) == right
-    assert outputs(plan_or_refuse(given, "llvm", PlanOptions(shrink="safe")).module, [X]) == right
+    right = outputs(given, "main", [X])
+    assert outputs(found, "main", [X]) == right
+    assert outputs(plan_or_refuse(given, "llvm", PlanOptions(shrink="safe")).module, "main", [X]) == right
 
 
 def test_random_graphs_are_put_in_other_orders() -> None:
