@@ -126,6 +126,7 @@ def plan_program(
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     analyses: Mapping[str, FunctionAnalysis] | None = None,
     grounded: Collection[Var] = (),
+    proved: bool = True,
 ) -> dict[str, Plan]:
     """Return a proved plan for each function of `program`, by name; callees are planned first.
 
@@ -133,7 +134,7 @@ def plan_program(
     memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come;
     declared bounds steer where buffers are stacked, and no proof relies on them unless `options` have them
     enforced.  `grounded` are the allocations that must lie at the start of a storage.  Raises
-    PlanRefusedError for what cannot be proved.
+    PlanRefusedError for what cannot be proved; where plans are only compared, they need not be `proved`.
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
@@ -141,10 +142,16 @@ def plan_program(
     for name, analysis in analyses.items():
         _LOG.info("planning `%s`", name, extra={"done": len(plans), "total": len(analyses)})
         judged = replace(program, functions=functions)
-        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded)
+        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, proved)
         if analysis.called:
             functions[name] = written_function(plans[name], analysis.cfg)
     return {name: plans[name] for name in program.functions}
+
+
+def all_proved(plans: Mapping[str, Plan], analyses: Mapping[str, FunctionAnalysis], prover: Prover) -> bool:
+    """Return whether each of `plans` is proved."""
+    judged = ((plan, known_symbols(analyses[name].cfg).domain) for name, plan in plans.items())
+    return not any(validate(plan, domain, prover) for plan, domain in judged)
 
 
 def certify(
@@ -165,6 +172,7 @@ def _plan_function(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var],
+    proved: bool,
 ) -> Plan:
     """Return a proved plan of the function `name` for the order that `options` ask for.
 
@@ -172,7 +180,7 @@ def _plan_function(
     """
 
     def planned(order: OrderName) -> Plan:
-        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded)
+        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded, proved)
 
     def written(plan: Plan) -> Program:
         function = written_function(plan, analyses[name].cfg)
@@ -199,6 +207,7 @@ def _plan_in(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var],
+    proved: bool,
 ) -> Plan:
     """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 
@@ -237,7 +246,7 @@ def _plan_in(
                 order=options.searched,
             )
             plan = _with_layout(bare, found, layout, search)
-            faults = validate(plan, known.domain, prover)
+            faults = validate(plan, known.domain, prover) if proved else ()
             if not faults:
                 if options.most is not None:
                     domain = bounded(function, known.domain)

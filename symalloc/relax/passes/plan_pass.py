@@ -26,7 +26,7 @@ from symalloc.planner.interference import cost_beside
 from symalloc.planner.memory_plan import Flavour, Plan, PlanOptions
 from symalloc.planner.memory_report.deployment import FunctionFit, ModuleReport
 from symalloc.planner.memory_report.function_report import MemorySample
-from symalloc.planner.plan_functions import certify, plan_program
+from symalloc.planner.plan_functions import all_proved, certify, plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
 from symalloc.program.types import no_collections
@@ -211,21 +211,26 @@ def plan_lowered(
         before, module = program, take_results(module, program, prover, options.guards)
         given, program = module, _seen(module)
         results = {n: len(f.params) - len(before.functions[n].params) for n, f in program.functions.items()}
-    before = program if given is module else extract(given, name="module", handles=True)
+    seen, before = program, program if given is module else extract(given, name="module", handles=True)
     anywhere = memory.addresses or options.flavour == "storages"
 
-    def plan(module: tvm.IRModule, program: Program | None = None) -> _Attempt:
-        program = program or _seen(module)
+    def plan(lowered: tvm.IRModule, proved: bool = False) -> _Attempt:
+        program = seen if lowered is module else _seen(lowered)
         analyses = analyse(program)
-        grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
-        planned = partial(
-            plan_program, program, prover, options=options, analyses=analyses, grounded=grounded
-        )
-        return _Attempt(module=module, program=program, analyses=analyses, planned=planned)
+        grounded = frozenset[Var]() if anywhere else _grounded(lowered, analyses)
+        planned = partial(plan_program, program, prover, options=options, analyses=analyses)
+        planned = partial(planned, grounded=grounded, proved=proved)
+        return _Attempt(module=lowered, program=program, analyses=analyses, planned=planned)
 
-    chosen = plan(module, program)
-    if options.shrink != "none" and options.order == "total":
-        chosen = _in_pieces(plan, memory.shared, chosen, options, prover)
+    def choose(plan: Planner) -> _Attempt:
+        given = plan(module)
+        if options.shrink == "none" or options.order != "total":
+            return given
+        return _in_pieces(plan, memory.shared, given, options, prover)
+
+    chosen = choose(plan)
+    if not all_proved(chosen.plans, chosen.analyses, prover):
+        chosen = choose(partial(plan, proved=True))
     module, analyses, plans = chosen.module, chosen.analyses, chosen.plans
     planned = emit_module(
         module,

@@ -12,7 +12,9 @@ import tvm
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
+from symalloc.planner import plan_functions
 from symalloc.planner.buffers.candidates import known_symbols
+from symalloc.planner.check.validate import PlanFault
 from symalloc.planner.interference import cost_beside
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, PlanOptions
 from symalloc.planner.planned_program import planned_program
@@ -26,7 +28,8 @@ from symalloc.relax.passes import plan_pass
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver, is_in_step, write_over
-from symalloc.size.expr import ZERO
+from symalloc.size.condition import ge
+from symalloc.size.expr import ZERO, symbol
 from tests.models.planned import imported_case
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
 from tests.program.build import F32, KERNELS, Body, param, program_of
@@ -340,6 +343,22 @@ def test_what_kernels_in_place_take_for_themselves_is_told() -> None:
     taken = [[use.nbytes for use in one.report.of("main").outside.kernels] for one in plans]
     assert [len(one.over) for one in plans] == [1, 0]
     assert taken[0] == taken[1] != []
+
+
+def test_what_is_compared_without_proof_is_planned_again_where_it_has_none(
+    lowered: tvm.IRModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = PlanFault(problem="is open", buffers=("t0",), constraint=ge(symbol("n"), 1), binding=None)
+    judged = list[bool]()
+
+    def judge(plan: Plan, *_: object) -> tuple[PlanFault, ...]:
+        judged.append(any(one.kind == "storages" for one in plan.fallbacks))
+        return () if judged[-1] else (fault,)
+
+    monkeypatch.setattr(plan_functions, "validate", judge)
+    planned = plan_lowered(lowered, options=PlanOptions(shrink="safe"))
+    assert not judged[0]
+    assert all([one.kind for one in plan.fallbacks] == ["storages"] for plan in planned.plans.values())
 
 
 def test_a_plan_in_place_takes_more_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
