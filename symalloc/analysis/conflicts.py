@@ -253,7 +253,7 @@ class ReuseConflicts:
                 for read in self.reads_from(number, write.point)
             ]
             for read in reads:
-                path = self.lost(root, write.point, read, write.path | read.path | view.path)
+                path = self.lost(read.region, write.point, read, write.path | read.path | view.path)
                 if path is not None:
                     yield write, read._replace(path=path)
 

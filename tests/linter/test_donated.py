@@ -59,6 +59,18 @@ def test_reads_and_writes(steps: list[str], severities: list[str]) -> None:
     assert told(body, y) == severities
 
 
+@pytest.mark.parametrize(
+    ("steps", "severities"),
+    [(["read w"], ["error"]), (["fill w", "read w"], []), (["scatter w", "read w"], ["warning"])],
+)
+def test_another_view_that_is_written_anew(steps: list[str], severities: list[str]) -> None:
+    body, x, y = viewed("fill y")
+    other = body.view(x, "n")
+    for step in steps:
+        body.follow(step, w=other)
+    assert told(body, y) == severities
+
+
 def test_what_is_returned_counts() -> None:
     body, x, y = viewed("fill y")
     assert told(body, TupleValue((y, x))) == ["warning"]

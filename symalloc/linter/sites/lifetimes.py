@@ -7,6 +7,7 @@ from itertools import chain
 
 from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.conflicts import Access
+from symalloc.analysis.kernels.uninitialized import gap_between
 from symalloc.analysis.misuses import killed_variables, out_of_scope, used_variables, uses_after_kill
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
@@ -23,6 +24,7 @@ from symalloc.linter.sites.site import (
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
 from symalloc.program.operands import expressions_of
+from symalloc.size.condition import gt
 
 _DEEP = "in calls of itself further down"
 
@@ -218,11 +220,31 @@ def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     found = {**dict.fromkeys(results, False), **dict.fromkeys(_written_in_place(context), True)}
     for target, in_place in found.items():
         view = points_to.regions[target.region]
-        pairs = context.conflicts.stale_reads(target)
-        sites = [(_uncertainty(context, write, read, target, in_place), write, read) for write, read in pairs]
+        stale = ((_is_gone(context, view, *one), *one) for one in context.conflicts.stale_reads(target))
+        about = (context, target, in_place)
+        sites = [(_uncertainty(*about, *one), *one[1:]) for one in stale if one[0] is not False]
         sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
         for uncertainty, write, read in sites[:1]:
             yield read.point, _donated_site(context, view, write, read, uncertainty)
+
+
+def _is_gone(context: FunctionContext, view: Region, write: Access, read: Access) -> bool | None:
+    """False for a read of what is written anew behind `write`, each byte for sure; None if in doubt."""
+    content, conflicts, ancestors = context.analysis.content, context.conflicts, context.points_to.ancestors
+    where = read.point, read.region
+    again = [
+        part
+        for number in members(ancestors[read.region] & ~ancestors[view.number])
+        for one in conflicts.writes.get(number, ())
+        if write.point < one.point < read.point and one.certain and one.path <= read.path
+        for part in content.writes(one.point, number)
+    ]
+    sure = [part for part in again if part.elements.exact and not part.elements.by_data]
+    gaps = [gap_between(wanted, sure) for wanted in content.reads(*where)] if content.loads(*where) else []
+    lacking = [None if gap is None or gap.passes else gt(gap.lacking, 0) for gap in gaps]
+    left = [None if one is None else conflicts.paths.possible((one,)) for one in lacking]
+    doubt = bool(again) and (None in left or len(sure) < len(again))
+    return False if all(one is False for one in left) else None if doubt else True
 
 
 def _written_in_place(context: FunctionContext) -> Iterator[Target]:
@@ -241,12 +263,14 @@ def _written_in_place(context: FunctionContext) -> Iterator[Target]:
 
 
 def _uncertainty(
-    context: FunctionContext, write: Access, read: Access, target: Target, in_place: bool
+    context: FunctionContext, target: Target, in_place: bool, gone: bool | None, write: Access, read: Access
 ) -> str | None:
     """Why it may be no fault; None where it surely is, as where a kernel writes `in_place`."""
     writer, view = caller_name(context.instruction(write.point)), context.points_to.regions[target.region]
     if not (write.certain and read.certain and target.certain):
         return "an alias is not certain"
+    if gone is None:
+        return f"how much is written anew before {caller_name(context.instruction(read.point))} is not known"
     if write.point == read.point:
         return f"{writer} may have read each element before it overwrites it"
     rewritten = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[view.number]

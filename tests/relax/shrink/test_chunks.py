@@ -193,6 +193,25 @@ def test_a_view_of_the_same_extents_is_cut_with_its_tensor() -> None:
         assert outputs(module, "main", [given_x]) == outputs(given, "main", [given_x]), rows
 
 
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_what_lies_in_the_callers_arena_one_behind_the_other_lints_clean(chunks: int) -> None:
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    weights = np.random.default_rng(0).standard_normal((2, 8, 32)).astype("float32")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = [builder.emit(op.tanh(builder.emit(op.matmul(x, relax.const(one))))) for one in weights]
+            sums = [builder.emit(op.sum(one, axis=1, keepdims=True)) for one in wide]
+            result = builder.emit_output(op.subtract(*sums))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    options = PlanOptions(shrink="safe", max_arena=6000, chunks=chunks, sizes={"n": 64}, arena="caller")
+    planned = plan_or_refuse(given, "llvm", options)
+    assert any("_inplace" in one.name_hint for one in planned.module.get_global_vars())
+    summary = symalloc.lint(planned.module).summary
+    assert planned.plans["main"].pieces and summary.always_invalid == summary.unknown == 0
+
+
 @pytest.mark.parametrize("module", [effects.Prints, effects.Cache, effects.GivenCache])
 def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
     given = lower_or_refuse(module, "llvm", "default")
