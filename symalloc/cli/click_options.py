@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from itertools import chain
@@ -152,7 +153,12 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
 
     wanted = {name: options.pop(name) for name in _MODULE_OPTIONS}
     given = {name: options.pop(name) for name in options_of(PlanOptions) if name in options}
-    plan, packed = plan_options(file, given)
+    try:
+        plan, packed = plan_options(file, given)
+    except UsageError as error:  # says options as Python has them
+        keyword = r'(\w+)=(?:"(\w+)"|(?=\W))'
+        said = re.sub(keyword, lambda one: one.expand(r"--\1 \2").rstrip().replace("_", "-"), f"{error}")
+        raise UsageError(said) from None
     data = read_standard_input() if str(file) == STDIN_ARGUMENT else None
     return PlanRequest(path=file if data is None else STDIN, data=data, plan=plan, packed=packed, **wanted)
 

@@ -415,10 +415,10 @@ class PlanOptions(SearchOptions):
                 "take other guards"
             )
         if self.arena == "caller" and (self.flavour == "storages" or self.max_buffer is not None):
-            other = "max_buffer splits it" if self.max_buffer is not None else "whole storages are none"
+            other = "max_buffer= splits it" if self.max_buffer is not None else "whole storages are none"
             raise UsageError(f'arena="caller" takes one arena, and {other}; leave one of the two out')
         if self.chunks > 1 and (self.max_arena is None or self.shrink == "none" or self.order != "total"):
-            raise UsageError('chunks takes max_arena, shrink="safe" or "full", and order="total"')
+            raise UsageError('chunks= takes max_arena=, shrink="safe" or shrink="full", and order="total"')
 
 
 BASE, EACH = 1_300_000, 1_500  # of the effort "quick": for a function, and for each of its tensors

@@ -218,9 +218,14 @@ def test_arenas_in_pieces_keep_to_a_limit(tmp_path: Path, run: Run) -> None:
     assert run("plan", file, *asked, "--chunks", "16", "--bind", "n=2048")[0] == 1
     for wrong in (asked[:2], asked[2:4]):
         status, out, err = run("plan", file, *wrong, "--chunks", "16")
-        assert status == 2 and "chunks takes max_arena" in err and not out
+        said = "error: --chunks takes --max-arena, --shrink safe or --shrink full, and --order total\n"
+        assert (status, out, err) == (2, "", said)
     for wrong in ("0", "half", "-1"):
         assert run("plan", file, *asked, "--chunks", wrong)[0] == 2
+    err = run("plan", file, "--arena", "caller", "--max-buffer", "1MiB")[2]
+    assert (
+        err == "error: --arena caller takes one arena, and --max-buffer splits it; leave one of the two out\n"
+    )
 
 
 def test_a_whole_call_against_a_budget(tmp_path: Path, run: Run) -> None:

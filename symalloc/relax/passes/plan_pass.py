@@ -371,40 +371,54 @@ def _in_pieces(
     groups = dict[str, Sequence[RowGroup]]()
     largest = {n: {**f.declared_upper, **options.sizes} for n, f in given.program.functions.items()}
 
-    def size(name: str, attempt: _Attempt) -> int:
-        return evaluated(attempt.arenas(name), largest[name]) or 0
+    @cache
+    def attempt(name: str, count: int) -> _Attempt:
+        if count == 1:
+            return usual
+        wanted = {**counts, name: count}
 
-    def fits(name: str, attempt: _Attempt) -> bool:
-        domain = known_symbols(attempt.analyses[name].cfg).domain
-        domain = replace(domain, lower={**domain.lower, **options.sizes}, upper=largest[name])
-        return prover.prove(le(attempt.arenas(name), limit), domain, explain=False).holds
-
-    def attempt(counts: Mapping[str, int]) -> _Attempt:
         def planned(module: tvm.IRModule) -> _Attempt:
-            return replace(plan(module), largest={name: largest[name] for name in counts})
+            return replace(plan(module), largest={name: largest[name] for name in wanted})
 
-        wanted = ((group, count) for name, count in counts.items() for group in groups[name])
-        return _ordered(planned, shared, planned(write_in_pieces(given.module, wanted, prover)))
+        pieces = ((group, count) for name, count in wanted.items() for group in groups[name])
+        return _ordered(planned, shared, planned(write_in_pieces(given.module, pieces, prover)))
 
-    most, cut = options.chunks if options.chunks > 1 else MOST_PIECES, usual
-    for name in [one for one in usual.plans if not fits(one, usual)]:
-        proof, before = PartsProof(given.module, given.analyses[name]), cut
-        groups[name] = [*GroupSearch(proof, largest[name]).groups(limit // SHARE)]
-        for count in range(2, most + 1) if groups[name] else ():
-            found = attempt({**counts, name: count})
-            if fits(name, found):
-                counts[name], cut = count, found
-            if name in counts or size(name, found) >= size(name, before):
-                break
-            before = found
-    chosen = cut if options.chunks > 1 else usual
+    def size(name: str, count: int) -> int:
+        return evaluated(attempt(name, count).arenas(name), largest[name]) or 0
+
+    def fits(name: str, count: int) -> bool:
+        found = attempt(name, count)
+        domain = known_symbols(found.analyses[name].cfg).domain
+        domain = replace(domain, lower={**domain.lower, **options.sizes}, upper=largest[name])
+        return prover.prove(le(found.arenas(name), limit), domain, explain=False).holds
+
+    most, chosen = options.chunks if options.chunks > 1 else MOST_PIECES, usual
+    for name in [one for one in usual.plans if not fits(one, 1)]:
+        search = GroupSearch(PartsProof(given.module, given.analyses[name]), largest[name])
+        groups[name] = [*search.groups(limit // SHARE)]
+        count = _fewest(most, limit, partial(fits, name), partial(size, name)) if groups[name] else None
+        if count is not None:
+            counts[name], chosen = count, attempt(name, count) if options.chunks > 1 else usual
     plans = {**chosen.plans}
     for name, count in counts.items():
-        said = f"{counted(len(groups[name]), 'group')} of kernels, {count} each"
-        said = f"{said}: {size(name, cut)} B for {size(name, usual)} B"
+        written = counted(sum(bool(one.ends(count, prover)) for one in groups[name]), "group")
+        said = f"{written} of kernels, {count} each: {size(name, count)} B for {size(name, 1)} B"
         pieces = said if options.chunks > 1 else f"--chunks {count} would have {said}"
         plans[name] = replace(plans[name], pieces=pieces)
     return replace(chosen, planned=lambda: plans)
+
+
+def _fewest(most: int, limit: int, fits: Callable[[int], bool], size: Callable[[int], int]) -> int | None:
+    """So many pieces that fit and one less do not; None if `most` do not, or none can as sizes fall."""
+    few, many = 1, 2
+    while not fits(many):
+        if many == most or (few > 1 and 2 * size(many) - size(few) > limit):
+            return None
+        few, many = many, min(2 * many, most)
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if fits(middle) else (middle, many)
+    return many
 
 
 def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:

@@ -205,6 +205,11 @@ class RowGroup(NamedTuple):
     parts: Rows
     extent: Expr
 
+    def ends(self, count: int, prover: Prover) -> Sequence[Expr]:
+        """The rows between which so many pieces lie; none unless it is proved that each row is in one."""
+        ends, domain = ends_of(self.extent, count), known_symbols(self.proof.analysis.cfg).domain
+        return ends if are_ends(ends, ceildiv(self.extent, count), self.extent, prover, domain) else ()
+
 
 class GroupSearch:
     """Looks for groups in a function; `sizes` are the bytes `at` a binding of the tensors that it allocates
@@ -334,11 +339,9 @@ class _PieceWriter:
 
     def take(self, group: RowGroup, count: int, prover: Prover) -> None:
         """Write a group in so many pieces where its last call is."""
-        most, ends, cfg = ceildiv(group.extent, count), ends_of(group.extent, count), group.proof.analysis.cfg
-        if not are_ends(ends, most, group.extent, prover, known_symbols(cfg).domain):
-            return
-        prims = PrimBuilder(cfg.function.variables)
-        for call in group.calls.values():
+        ends, most = group.ends(count, prover), ceildiv(group.extent, count)
+        prims = PrimBuilder(group.proof.analysis.cfg.function.variables)
+        for call in group.calls.values() if ends else ():
             into = self.written.setdefault(call.instruction.handle.__chandle__(), [])
         for begin, end in pairwise(ends):
             parts = dict[int, VarNode]()

@@ -113,6 +113,21 @@ def test_random_graphs_give_the_same_in_pieces(seed: int) -> None:
         assert outputs(module, "main", [x]) == outputs(given, "main", [x]), n
 
 
+@pytest.mark.parametrize(("share", "pieces"), [(0.3, 6), (0.21, 13), (0.19, 16), (0.16, 32)])
+def test_pieces_are_as_few_as_the_limit_takes(share: float, pieces: int) -> None:
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            scores = builder.emit(op.matmul(x, builder.emit(op.permute_dims(x))))
+            mixed = builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), x))
+            result = builder.emit_output(op.add(mixed, x))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    found, _ = cut(given, "main", {"n": 64}, share, chunks=40)
+    assert found.pieces.startswith(f"1 group of kernels, {pieces} each: ")  # nine have as many rows as eight
+
+
 @pytest.mark.parametrize("form", ["json", "script"])
 def test_pieces_of_constant_extents_are_written(form: Form) -> None:
     builder, op = relax.BlockBuilder(), relax.op
