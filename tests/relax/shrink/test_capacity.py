@@ -190,36 +190,24 @@ def test_a_kernel_by_hand() -> None:
     assert runner.run({"n": 3, "room": 4}, check=True).difference is None
 
 
+GROWN = "1=cache[room]"
+BEHIND = "it is not proved that `{}` touches nothing behind the rows of its argument 0"
+
+
 @pytest.mark.parametrize(
     ("text", "alias", "why"),
     [
-        (
-            kernels(looked="all[i + 1, j]"),
-            "1=cache[room]",
-            "it is not proved that `look` touches nothing behind",
-        ),
-        (
-            kernels(looked="all[m - i, j]"),
-            "1=cache[room]",
-            "it is not proved that `look` touches nothing behind",
-        ),
-        (
-            kernels(looked="all[at[i], j]"),
-            "1=cache[room]",
-            "it is not proved that `look` touches nothing behind",
-        ),
-        (
-            kernels("T.if_then_else(i < n + 1, old[i, j], new[0, j])"),
-            "1=cache[room]",
-            "it is not proved that `append` touches nothing behind the rows of its argument 0",
-        ),
+        (kernels(looked="all[i + 1, j]"), GROWN, BEHIND.format("look")),
+        (kernels(looked="all[m - i, j]"), GROWN, BEHIND.format("look")),
+        (kernels(looked="all[at[i], j]"), GROWN, BEHIND.format("look")),
+        (kernels("T.if_then_else(i < n + 1, old[i, j], new[0, j])"), GROWN, BEHIND.format("append")),
         (
             kernels("T.if_then_else(i > 0, old[i - 1, j], new[0, j])"),
-            "1=cache[room]",
+            GROWN,
             "`append_with_room` reads `cache` while it writes `1`",
         ),
-        (kernels(other="R.exp(cache)"), "1=cache[room]", "uses `cache` after"),
-        (kernels(other="cache"), "1=cache[room]", "`cache` is returned, too"),
+        (kernels(other="R.exp(cache)"), GROWN, "uses `cache` after"),
+        (kernels(other="cache"), GROWN, "`cache` is returned, too"),
         (
             ATTENTION.replace("R.permute_dims(keys, axes=(0, 1, 3, 2))", "R.reshape(keys, (b, 2, 8, n + s))"),
             "1.0=caches.0[room]",
@@ -227,7 +215,7 @@ def test_a_kernel_by_hand() -> None:
         ),
         (
             kernels(other='R.call_pure_packed("f", longer, ty_args=R.Tensor((4,), "float32"))'),
-            "1=cache[room]",
+            GROWN,
             "`f` takes `cache`, or what is longer, as bytes in a row",
         ),
         (kernels(), "1=cache[n]", "the function has a size `n`; call the rows otherwise"),
@@ -236,7 +224,7 @@ def test_a_kernel_by_hand() -> None:
         (kernels(), "2=row[room]", "do not differ in the extent of one axis alone"),
         (kernels(), "1=nothing[room]", "there is no input `nothing`"),
         (kernels(), "cache=cache[room]", "there is no output `cache`"),
-        (kernels().replace(", s_tir=True", ""), "1=cache[room]", "`append` is not proved to do the same"),
+        (kernels().replace(", s_tir=True", ""), GROWN, "`append` is not proved to do the same"),
     ],
 )
 def test_what_is_refused(text: str, alias: str, why: str) -> None:
