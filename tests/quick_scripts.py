@@ -2,25 +2,30 @@
 
 The parser evaluates every piece of an expression by itself: it makes Python's syntax tree of it and compiles
 that; it enters a source span for names and operators, too, of which nothing is built.  Here what consists of
-names and constants is evaluated directly, all else by TVM.  The nightly run takes no short cut.
+names and constants is evaluated directly, all else by TVM.  A decorator takes the whole stack; here it is
+taken where somebody looks at it.  The nightly run takes no short cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from types import EllipsisType, NoneType
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, wraps
+from types import EllipsisType, FrameType, NoneType
 from typing import Any
 
 Names = Mapping[str, Any]
 
-_ATOMIC = (NoneType, EllipsisType, int, float, str, bytes, complex)
+_ATOMIC = (NoneType, EllipsisType, int, bool, float, str, bytes, complex)
 _LEFT_TO_TVM = object()
 
 
 def read_scripts_quickly() -> None:
-    """Have TVM's parser take the short cuts; each has TVM's own way as `__wrapped__`."""
+    """Have TVM's parser take the short cuts."""
+    from tvm.relax.script.parser import entry as functions
     from tvm.script.parser.core import doc, evaluator
+    from tvm.tirx.script.parser import entry as kernels
 
     plain = _Plain(doc)
     is_atomic, evaluate, visit = doc._is_atomic_type, evaluator._eval_expr, evaluator.ExprEvaluator._visit
@@ -36,6 +41,18 @@ def read_scripts_quickly() -> None:
     def is_atomic_quickly(node: Any) -> bool:
         return isinstance(node, _ATOMIC)
 
+    table = doc.Registry._inst.table
+
+    def to_doc_quickly(node: Any) -> Any:
+        kind = type(node)
+        if kind in _ATOMIC:
+            return node
+        return [*map(to_doc_quickly, node)] if kind is list else table[kind.__name__].to_doc(node)
+
+    for entry in table.values():
+        entry.to_doc.func = to_doc_quickly
+    functions.inspect = kernels.inspect = _LateInspect()
+
     @wraps(evaluate)
     def evaluate_quickly(node: Any, names: Names | None) -> Any:
         value = _LEFT_TO_TVM if names is None else plain.value(node, names)
@@ -50,6 +67,31 @@ def read_scripts_quickly() -> None:
 
     doc._is_atomic_type, evaluator._eval_expr = is_atomic_quickly, evaluate_quickly
     evaluator.ExprEvaluator._visit = visit_quickly
+
+
+class _LateInspect:
+    """`inspect`, whose stacks are looked through when somebody asks for a frame."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
+
+    def stack(self) -> Sequence[inspect.FrameInfo]:
+        return _LateStack(sys._getframe(1))
+
+
+class _LateStack(Sequence[inspect.FrameInfo]):
+    def __init__(self, frame: FrameType) -> None:
+        self._frame = frame
+
+    @cached_property
+    def _frames(self) -> list[inspect.FrameInfo]:
+        return inspect.getouterframes(self._frame)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._frames[index]
+
+    def __len__(self) -> int:
+        return len(self._frames)
 
 
 class _Plain:
