@@ -514,8 +514,8 @@ class _PartsWriter:
     def called(self, call: ir.CallKernel, binding: BindingNode) -> relax.Binding:
         """The call of a kernel with what its arguments lie in."""
         moved, _ = self.proof.moved(self.places, call)
-        key, kernel = self.proof.kernel(self.places, call)
-        if not moved or kernel is None:
+        key, kernel = self.proof.kernel(self.places, call) if moved else ((), None)
+        if kernel is None:
             return binding
         if key not in self.made:
             self.made[key] = self.draft.add(f"{call.kernel}_in_parts", kernel)

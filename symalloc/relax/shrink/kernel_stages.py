@@ -134,7 +134,7 @@ def _stage(statement: Node) -> Stage | None:
         loaded=nodes_in([whole], ir.TensorLoad),
         reduces=block.init is not None or any(axis.iter_type != SPATIAL for axis in axes),
     )
-    return None if nodes_in(stage.place, ir.TensorLoad) else stage
+    return None if nodes_in((one for one in stage.place if type(one) is not ir.Var), ir.TensorLoad) else stage
 
 
 _NOALIAS = "tirx.noalias"
