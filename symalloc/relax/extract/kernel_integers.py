@@ -106,7 +106,7 @@ class KernelIntegers:
             place = _place(_known(where), found.shape) if None not in where else None
             if found.values is not None and place is not None and all(taken) and value is not None:
                 number = _value(value, row)
-                found.values[place] = number if number in found.limits else None
+                found.values[place] = number if number is not None and number in found.limits else None
 
     def content(self, buffer: Node) -> Integers | None:
         """The elements of a buffer behind what was stored so far; None where none of them is known."""

@@ -84,7 +84,29 @@ _SHIFTED = """
         for i in range(2):
             out[i] = a[own[i]]
             own[1] = T.int64(2)
+
+    @T.prim_func
+    def row(out: T.Buffer((2,), "int64")):
+        for i in range(1):
+            out[i] = T.int64(7)
+
+    @T.prim_func
+    def rows(out: T.Buffer((2,), "int64")):
+        for i in range(2):
+            out[i] = T.int64(3) * i
+
+    @T.prim_func
+    def halves(rows: T.Buffer((2,), "int64"), out: T.Buffer((2,), "int64")):
+        for i in range(2):
+            out[i] = rows[i] // T.int64(2)
 """
+
+
+def _halved(kernel: str) -> str:
+    """Two rows of `kernel` are halved, and taken."""
+    call = 'R.call_tir(Module.{}, {}, out_ty=R.Tensor((2,), "int64"))'
+    lines = (f"i = {call.format(kernel, '()')}", f"k = {call.format('halves', '(i,)')}")
+    return module(_SHIFTED, body(_PAIR, *lines, f"y = {_TAKEN.format('k')}", "return y"))
 
 
 def _by_hand(head: str, kernel: str, arguments: str, rows: object, result: str) -> str:
@@ -148,6 +170,15 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         module=_by_hand(_PAIR, "kept", "x, {}", [1, 7], "(2,)"),
         twin=_by_hand(_PAIR, "renewed", "x, {}", [1, 7], "(2,)"),
         rule="SYM307",
+        shows=_reads,
+    ),
+    HostileProgram(
+        name="one-that-nothing-stored",
+        what="of two rows that a kernel halves only one is stored",
+        module=_halved("row"),
+        twin=_halved("rows"),
+        rule="SYM208",
+        stage="auto",
         shows=_reads,
     ),
     _written(
