@@ -187,7 +187,7 @@ class ParameterCoverage:
         if self.parameter.must_def:
             return (self._whole,)
         stores = self._of_kind("store")
-        if self.known and not stores:
+        if not stores and (self.known or not self.parameter.writes):
             return ()
         found = self._any_of(stores)
         return (self._whole,) if self._is_filled(found) else found
