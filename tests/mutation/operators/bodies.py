@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 SCRATCH = "on the kernel's own buffer"  # said of changes that no caller's memory need show
-ON_DATA = "of a tensor's element"  # said of changes of an index that depends on data
+ON_DATA = "of a tensor's element"  # said of changes of an index, or of a condition, that depends on data
 _LOAD = tvm.ir.expr.TensorLoad
 _SHIFTS = (1, 16, -1, 1 << 36)  # the last lies beyond all memory of a process
 
@@ -47,8 +47,9 @@ def swap_indices(function: EditableFunction, random: Random) -> str | None:
             return None
         indices = list(node.indices)
         a, b = random.sample(range(len(indices)), 2)
+        data = any(map(_loads, (indices[a], indices[b])))
         indices[a], indices[b] = indices[b], indices[a]
-        return _with_indices(node, indices), f"indices {a} and {b} exchanged"
+        return _with_indices(node, indices), f"indices {a} and {b} exchanged{_on_data(data)}"
 
     return _edit(function, random, random.choice([tirx.BufferStore, _LOAD]), swapped)
 
@@ -82,7 +83,7 @@ def loosen_guard(function: EditableFunction, random: Random) -> str | None:
     def looser(node: Any) -> tuple[Any, str]:
         one = tirx.const(1, str(node.b.ty.dtype))
         wider = node.b + one if type(node) in (tirx.LT, tirx.LE) else node.b - one
-        return type(node)(node.a, wider), f"{node} one wider"
+        return type(node)(node.a, wider), f"{node} one wider{_on_data(_loads(node))}"
 
     return _edit(function, random, random.choice([tirx.LT, tirx.LE, tirx.GE, tirx.GT]), looser)
 
@@ -156,7 +157,11 @@ def _shifted(node: Any, random: Random) -> tuple[Any, str] | None:
     indices = list(node.indices)
     old = indices[axis]
     indices[axis] = old + tirx.const(by, str(old.ty.dtype))
-    return _with_indices(node, indices), f"index {axis} {by:+}{f' {ON_DATA}' if _loads(old) else ''}"
+    return _with_indices(node, indices), f"index {axis} {by:+}{_on_data(_loads(old))}"
+
+
+def _on_data(loads: bool) -> str:
+    return f" {ON_DATA}" if loads else ""
 
 
 def _loads(index: Any) -> bool:

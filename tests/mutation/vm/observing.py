@@ -149,6 +149,8 @@ class Ready:
             faults.append((kind_of(error), error[:300]))
         if overrun():
             faults.append(("out-of-bounds", "a byte beside a block has changed"))
+        if error is None and _holds_nothing(result):
+            faults.append(("use-after-kill", "the caller is given nothing in place of a tensor"))
         observed = Observation(
             invocation=invocation,
             error=error,
@@ -185,6 +187,12 @@ def _constants(mod: tvm.IRModule) -> tuple[Any, ...]:
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
     return tuple(found.values())
+
+
+def _holds_nothing(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, Sequence) and not isinstance(value, str) and any(map(_holds_nothing, value))
+    )
 
 
 def _arrays(value: Any) -> Arrays:
