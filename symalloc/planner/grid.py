@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from itertools import chain, product
+from itertools import chain, combinations_with_replacement, cycle, product
 from operator import mul
 from random import Random
 from typing import TypeAlias
@@ -297,10 +297,14 @@ class ExtentBounds:
         return Grid(names=names, points=tuple(dict.fromkeys(zip(*within, strict=True))))
 
     def starting(self, names: tuple[str, ...], points: Points) -> Iterator[Sequence[int]]:
-        """Yield `points`, and the same with `late` symbols squared: these are often products of others."""
+        """Yield `points`, and the same with `late` ones the product of two others, as they often are."""
         yield from points
-        for point in points if self.late.intersection(names) else ():
-            yield [e * e if name in self.late else e for name, e in zip(names, point, strict=True)]
+        late = self.late.intersection(names)
+        others = [index for index, name in enumerate(names) if name not in late]
+        pairs = cycle(combinations_with_replacement(others, 2) if late else ())
+        for point, (one, other) in zip(points, pairs, strict=False):
+            value = point[one] * point[other]
+            yield [value if name in late else e for name, e in zip(names, point, strict=True)]
 
     def _within(self, name: str, extents: Sequence[int]) -> Sequence[int]:
         low = self.lower.get(name, 0)

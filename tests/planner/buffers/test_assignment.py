@@ -427,10 +427,17 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
     assert worst_shapes(names, ExtentBounds(), excesses, 1000)
 
 
-@pytest.mark.parametrize(("seed", "others"), [(132, {"n": 300, "k": 5}), (180, {"n": 300, "m": 200})])
-def test_a_size_that_data_tells_may_be_a_product_of_others(seed: int, others: Mapping[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [
+        (132, {"n": 300, "k": 5, "q": 40_000}),
+        (180, {"n": 300, "m": 200, "q": 40_000}),
+        (100, {"n": 654, "m": 226, "q": 654 * 226}),
+    ],
+)
+def test_a_size_that_data_tells_may_be_a_product_of_others(seed: int, sizes: Mapping[str, int]) -> None:
     """What R.unique finds in a matrix may be as many values as that has."""
-    found = symalloc.plan(random_case(seed).build(), target="llvm").at(**others, q=40_000)
+    found = symalloc.plan(random_case(seed).build(), target="llvm").at(sizes)
     assert found.call is not None and found.call_unplanned is not None
     assert found.call <= within_limit(found.call_unplanned)
 
