@@ -167,6 +167,15 @@ def test_what_is_said_of_a_limit_is_what_the_pool_does(run: Run) -> None:
     assert any(said.startswith("no more than that, without pages") for said, _ in told)
 
 
+def test_a_caller_whose_memory_the_pool_refuses_is_refused(run: Run) -> None:
+    options = ("--arena", "caller", "--limit", "64KiB")
+    status, out, err = run("run", "module.py", "--sweep", "n=1,100000", *options)
+    assert (status, err) == (1, "")
+    assert "main(n = 1) returns" in out and "REFUSED by the pool at n = 100000: " in out
+    document = json.loads(run("run", "module.py", "--bind", "n=100000", *options, "--format", "json")[1])
+    assert not document["ok"] and "under the limit of 65536" in json.dumps(document["refused"])
+
+
 @pytest.mark.parametrize(("file", "n"), [("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)])
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
     path = Path(__file__).parents[2] / "examples" / file
