@@ -253,11 +253,19 @@ def cost_beside(plan: HeldInOrder | Timeline, other: Timeline, domain: Domain) -
     """Return how much more a call with one plan may take, also in any order, than with another in that of the
     text, at most among the samples of `domain`: 0.2 is a fifth more.  None where that is not known.
     """
+    pairs = peaks_beside(plan, other, domain)
+    return max(mine / max(theirs, 1) for mine, theirs in pairs) - 1.0 if pairs else None
+
+
+def peaks_beside(plan: HeldInOrder | Timeline, other: Timeline, domain: Domain) -> Sequence[tuple[int, int]]:
+    """Return what a call takes with one plan and with another at the samples of `domain`; nothing where it is
+    not known.
+    """
     taken = (*plan.taken(), *other.taken())
     grid = sample_grid(domain, sorted({name for r in taken if r.size for name in r.size.symbols}))
     pairs = [(plan.peak(at), other.peak(at)) for at in map(grid.binding, range(len(grid)))]
-    found = [mine / max(theirs, 1) for mine, theirs in pairs if mine is not None and theirs is not None]
-    return max(found) - 1.0 if len(found) == len(pairs) and found else None
+    found = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return found if len(found) == len(pairs) else []
 
 
 def _with_positions(buffers: Sequence[Buffer], cliques: Sequence[Sequence[int]]) -> list[Intervals]:

@@ -22,10 +22,11 @@ from symalloc.errors import RunError, UsageError, shown
 from symalloc.planner.buffers.candidates import known_symbols, least_held
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.interference import cost_beside
+from symalloc.planner.interference import peaks_beside
 from symalloc.planner.memory_plan import Flavour, Plan, PlanOptions
 from symalloc.planner.memory_report.deployment import FunctionFit, ModuleReport
 from symalloc.planner.memory_report.function_report import MemorySample
+from symalloc.planner.memory_report.non_arena import PAGE
 from symalloc.planner.plan_functions import all_proved, certify, plan_program
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Program, Var
@@ -296,18 +297,24 @@ class _Attempt:
     def larger(self, other: _Attempt, names: Iterable[str]) -> frozenset[str]:
         """The functions of these names that take more than in another attempt, or may.
 
-        That one is planned only where more is taken than any plan of it must.
+        A page more at some sizes is none if it saves more at others.  The other attempt is planned only where
+        more is taken than any plan of it must.
         """
 
         def may(name: str) -> bool:
             mine, domain = self.held(name), self.domain(name)
             least = None if "plans" in vars(other) else least_held(other.program, other.analyses, name)
-            cost = None if least is None else cost_beside(mine, least, domain)
-            if cost is None or cost > 0:
-                cost = cost_beside(mine, other.held(name), domain)
-            return cost is None or cost > 0
+            if least is not None and not _takes_more(peaks_beside(mine, least, domain)):
+                return False
+            return _takes_more(peaks_beside(mine, other.held(name), domain))
 
         return frozenset(filter(may, names))
+
+
+def _takes_more(peaks: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the first bytes are more than the second, or not known."""
+    changes = [mine - theirs for mine, theirs in peaks]
+    return not changes or max(changes) > min(PAGE, max(-min(changes) - 1, 0))
 
 
 Planner: TypeAlias = Callable[[tvm.IRModule], _Attempt]

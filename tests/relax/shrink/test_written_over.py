@@ -15,8 +15,9 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner import plan_functions
 from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import PlanFault
-from symalloc.planner.interference import cost_beside
+from symalloc.planner.interference import peaks_beside
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, PlanOptions
+from symalloc.planner.memory_report.non_arena import PAGE
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Operand, Program, TupleValue, Var
 from symalloc.program.types import TensorType, TupleType
@@ -361,23 +362,28 @@ def test_what_is_compared_without_proof_is_planned_again_where_it_has_none(
     assert all([one.kind for one in plan.fallbacks] == ["storages"] for plan in planned.plans.values())
 
 
-def test_a_plan_in_place_takes_more_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered = lower(imported_case("torch_cross_attention").build(), "llvm")
+@pytest.mark.parametrize(("model", "saves"), [("torch_cross_attention", True), ("torch_unet", False)])
+def test_a_plan_in_place_takes_a_page_more_only_where_it_saves_more_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, model: str, saves: bool
+) -> None:
+    lowered = lower(imported_case(model).build(), "llvm")
 
     def planned(function: str, stand_in: Callable[..., object]) -> PlannedModule:
         with monkeypatch.context() as patch:
             patch.setattr(plan_pass, function, stand_in)
             return plan_lowered(lowered, options=PlanOptions(shrink="safe"))
 
-    def cost(one: PlannedModule, other: PlannedModule) -> float | None:
+    def changes(one: PlannedModule, other: PlannedModule) -> list[int]:
         domain = known_symbols(one.analyses["main"].cfg).domain
         written = (planned_program(each.program, each.plans).program for each in (one, other))
-        return cost_beside(*(Timeline.of(program, "main") for program in written), domain)
+        peaks = peaks_beside(*(Timeline.of(program, "main") for program in written), domain)
+        return [mine - theirs for mine, theirs in peaks]
 
     apart = planned("write_over", lambda module, *_: (module, {}))
-    anyhow = planned("cost_beside", lambda *_: -1.0)
-    assert (cost(anyhow, apart) or 0) > 0
-    assert cost(planned("cost_beside", cost_beside), apart) == 0
+    anyhow = planned("_takes_more", lambda _: False)
+    assert max(changes(anyhow, apart)) > 0
+    found = changes(plan_lowered(lowered, options=PlanOptions(shrink="safe")), apart)
+    assert max(found) <= PAGE and (-min(found) > max(found) > 0) is saves
 
 
 LONGER = """
