@@ -39,7 +39,7 @@ from symalloc.analysis.timeline import Reservation, Timeline
 from symalloc.planner.buffers.assignment import Assignment, assign
 from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import PlanOutcome, bound_label, own_storages, standard
+from symalloc.planner.memory_report.function_report import PlanOutcome, bound_label, own_memory, standard
 from symalloc.program.ir import Function, If
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_outcomes
 from symalloc.relax.passes.pipeline import lower
@@ -106,7 +106,7 @@ def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: Timeline) 
         call, without, stock = (each.peak(at) for each in plans)
         sizes = [evaluated(arena.size, at) or 0 for arena in own]
         found["reserved"] = max(found["reserved"], sum(sizes))
-        found["theirs"] = max(found["theirs"], _reserved(own_storages(theirs), at))
+        found["theirs"] = max(found["theirs"], _reserved(own_memory(theirs, "storage"), at))
         if call is not None and without:
             found["unplanned"] = max(found["unplanned"], call / without)
             found["over"] = max(found["over"], call - without)

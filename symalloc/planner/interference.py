@@ -249,17 +249,9 @@ class HeldInOrder:
         return max(text, sum(known[i] for i in self._order.heaviest(known)))
 
 
-def cost_beside(plan: HeldInOrder | Timeline, other: Timeline, domain: Domain) -> float | None:
-    """Return how much more a call with one plan may take, also in any order, than with another in that of the
-    text, at most among the samples of `domain`: 0.2 is a fifth more.  None where that is not known.
-    """
-    pairs = peaks_beside(plan, other, domain)
-    return max(mine / max(theirs, 1) for mine, theirs in pairs) - 1.0 if pairs else None
-
-
 def peaks_beside(plan: HeldInOrder | Timeline, other: Timeline, domain: Domain) -> Sequence[tuple[int, int]]:
-    """Return what a call takes with one plan and with another at the samples of `domain`; nothing where it is
-    not known.
+    """Return what a call may take with one plan, also in any order, and with another in that of the text, at
+    the samples of `domain`; nothing where it is not known.
     """
     taken = (*plan.taken(), *other.taken())
     grid = sample_grid(domain, sorted({name for r in taken if r.size for name in r.size.symbols}))

@@ -22,7 +22,7 @@ from symalloc.planner.buffers.candidates import Candidates, Sizes, find_candidat
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.grid import ExtentBounds, Ranges, symbols_of
-from symalloc.planner.interference import HeldInOrder, cost_beside, reordered
+from symalloc.planner.interference import HeldInOrder, peaks_beside, reordered
 from symalloc.planner.memory_plan import GIVEN, Arena, Buffer, Fallback, Plan, PlanBudget, PlanOptions
 from symalloc.planner.offsets import assemble, storage
 from symalloc.planner.overflow_guards import beyond, bound_guards, bounded, enforced, guards, too_large
@@ -195,7 +195,8 @@ def _plan_function(
     relation = HappensBefore(graph=dependency_graph(variant), order=options.searched)
     held = HeldInOrder(Timeline.of(ordered, name), relation)
     domain = known_symbols(analyses[name].cfg).domain
-    cost = cost_beside(held, Timeline.of(written(plain), name), domain)
+    peaks = peaks_beside(held, Timeline.of(written(plain), name), domain)
+    cost = max(mine / max(theirs, 1) for mine, theirs in peaks) - 1.0 if peaks else None
     kept = options.order == "auto" and (cost is None or cost > 0)
     return replace(plain if kept else other, order_cost=cost)
 

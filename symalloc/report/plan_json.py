@@ -21,8 +21,7 @@ from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,
     TargetReport,
-    own_storages,
-    own_tensors,
+    own_memory,
 )
 from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse, ShrunkKernel
 from symalloc.program.ir import Var
@@ -263,8 +262,8 @@ def _other(memory: Timeline) -> OtherPlan:
         if one.frame.caller is not None:
             called.setdefault(id(one.frame), []).append(one.size)
     return OtherPlan(
-        storages=tuple(one.size for one in own_storages(memory)),
-        fresh=tuple(one.size for one in own_tensors(memory)),
+        storages=tuple(one.size for one in own_memory(memory, "storage")),
+        fresh=tuple(one.size for one in own_memory(memory, "tensor")),
         calls=tuple(map(tuple, called.values())),
         problem=memory.problem,
     )

@@ -16,8 +16,7 @@ from symalloc.planner.memory_report.function_report import (
     MemorySample,
     TargetReport,
     TvmComparison,
-    own_storages,
-    own_tensors,
+    own_memory,
 )
 from symalloc.planner.memory_report.non_arena import KernelUse, ShrunkKernel
 from symalloc.prover.domain import INT64_MAX, Verdict, counterexample_title
@@ -471,9 +470,9 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
         if plan is not None and plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
         elif plan is not None:
-            fresh = own_tensors(plan)
+            fresh = own_memory(plan, "tensor")
             left = f", and leaves {counted(len(fresh), 'tensor')} memory of their own" if fresh else ""
-            yield f"  TVM {how} reserves {counted(len(own_storages(plan)), 'storage')}{left}"
+            yield f"  TVM {how} reserves {counted(len(own_memory(plan, 'storage')), 'storage')}{left}"
 
 
 # -- fitting a number of bytes -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from symalloc.analysis.register_machine import Reservation
+from symalloc.analysis.register_machine import Reservation, Why
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError, meant
@@ -17,7 +17,6 @@ from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_moments import CallPeak, FunctionGraph, Operators, call_peak
 from symalloc.planner.memory_report.non_arena import PAGE, NonArenaMemory, workspace_pool_bytes
-from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX
@@ -95,19 +94,9 @@ class PlanOutcome:
         return self.planned.only(lambda one: one.var in arenas and one.frame.caller is None)
 
 
-def own_arenas(written: PlannedProgram) -> frozenset[Var]:
-    """The storages of plans that are not the memory of results."""
-    return frozenset(var for var, arena in written.arenas.items() if arena.result is None)
-
-
-def own_storages(memory: Timeline) -> list[Reservation]:
-    """The storages of a function itself, less those that are results."""
-    return [one for one in memory.taken() if one.why == "storage" and one.frame.caller is None]
-
-
-def own_tensors(memory: Timeline) -> list[Reservation]:
-    """The tensors of a function itself that have memory of their own, less results."""
-    return [one for one in memory.taken() if one.why == "tensor" and one.frame.caller is None]
+def own_memory(memory: Timeline, why: Why) -> list[Reservation]:
+    """The storages of a function itself, or the tensors that have memory of their own, less results."""
+    return [one for one in memory.taken() if one.why == why and one.frame.caller is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +348,7 @@ class FunctionReport:
     @property
     def storages_before(self) -> int:
         """The number of storages that the module reserves by itself: those of a plan made before."""
-        return len(own_storages(self.outcome.unplanned))
+        return len(own_memory(self.outcome.unplanned, "storage"))
 
     @property
     def offsets(self) -> int:

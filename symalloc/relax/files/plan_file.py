@@ -43,7 +43,6 @@ from symalloc.planner.memory_report.function_report import (
     check_wanted,
     function_report,
     needed_at_entry,
-    own_arenas,
     plan_symbols,
     signed_symbols,
 )
@@ -353,7 +352,7 @@ def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
 def plan_outcomes(planned: PlannedModule, in_place: Program | None = None) -> dict[str, PlanOutcome]:
     """A call of each function with its plan, and without, also with outputs `in_place`."""
     ours = planned_program(planned.program, planned.plans, fallback=planned.fallback)
-    own = own_arenas(ours)
+    own = frozenset(var for var, arena in ours.arenas.items() if arena.result is None)
     return {
         name: PlanOutcome(
             planned=Timeline.of(ours.program, name, decided=ours.checked),
