@@ -160,7 +160,7 @@ def serve(descriptor: int) -> None:
         compile_kernels_once()
         read_scripts_quickly()
         _run_once()
-    gc.collect()  # all of it is old then: children that live shortly do not look at it
+    gc.freeze()
     with socket.socket(fileno=descriptor) as ours:
         while True:
             data, descriptors, _, _ = socket.recv_fds(ours, _LONGEST, 16)

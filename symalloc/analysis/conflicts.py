@@ -192,7 +192,7 @@ class ReuseConflicts:
         """The regions of the same root that are neither parts of a region nor what it is part of."""
         points_to = self.points_to
         others = points_to.descendants[points_to.regions[number].root] & ~points_to.storages
-        return others & ~points_to.ancestors[number] & ~points_to.descendants[number]
+        return others & ~points_to.ancestors[number] & ~points_to.descendants.get(number, NO_REGIONS)
 
     def share(self, one: int, other: int, path: PathCondition, point: int) -> bool | None:
         """True where two regions of one root have a byte in common for some sizes, on `path`, in front of

@@ -361,7 +361,10 @@ class _FactProblem:
         ends: list[Facts] = []  # by If in whose else-block it is: at the end of its then-block
         for index, point in enumerate(self.cfg.points):
             yield state
-            if point.kind is PointKind.BRANCH:
+            told = _TELLING.get(type(point.instruction))
+            if told is not None:
+                state = told(self, point.instruction, state)
+            elif point.kind is PointKind.BRANCH:
                 outside.append(state)
                 state = self.inside(index, state, then=True)
             elif point.kind is PointKind.ELSE:
@@ -369,9 +372,6 @@ class _FactProblem:
                 state = self.inside(point.branch, outside[-1], then=False)
             elif point.kind is PointKind.JOIN:
                 state = self.joined(point.branch, outside.pop(), ends.pop(), state)
-            else:
-                told = _TELLING.get(type(point.instruction))
-                state = state if told is None else told(self, point.instruction, state)
 
     def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
         """Add what a kernel compares on entry, and what it asserts."""
@@ -447,5 +447,5 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
 
 def extent_facts(extents: Iterable[Expr]) -> tuple[Condition, ...]:
     """The facts that extents are not negative; those of a bare symbol, which nobody doubts, are left out."""
-    facts = dict.fromkeys(ge(extent, 0) for extent in extents if extent.as_symbol is None)
+    facts = dict.fromkeys(ge(extent, 0) for extent in dict.fromkeys(extents) if extent.as_symbol is None)
     return tuple(fact for fact in facts if fact.as_bool is None)

@@ -44,8 +44,6 @@ from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, co
 from symalloc.program import ir
 from symalloc.program.control_flow import (
     ControlFlowGraph,
-    PointKind,
-    ProgramPoint,
     call_graph,
     callees_first,
     control_flow_graph,
@@ -108,7 +106,15 @@ class Content:
     @cached_property
     def needs(self) -> Sequence[RequiredContents]:
         """An entry for each point; nothing that plans memory asks for it."""
-        return [self.needs_at(point) for point in self.points_to.cfg.points]
+        cfg, found = self.points_to.cfg, [NOTHING_REQUIRED] * len(self.points_to.cfg.points)
+        for index, instruction in cfg.instructions:
+            handler = _NEEDS.get(type(instruction))
+            if handler is not None:
+                found[index] = handler(self, instruction)
+        for branch in cfg.joins:
+            found[branch] = RequiredContents(self.surely(cfg.points[branch].uses))
+        found[cfg.exit] = RequiredContents(self.surely((cfg.function.body.result,)))
+        return found
 
     def reads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which needs it reads."""
@@ -171,31 +177,22 @@ class Content:
 
     # -- by instruction -----------------------------------------------------------------------------------
 
-    def needs_at(self, point: ProgramPoint) -> RequiredContents:
-        """The needs of one point."""
-        if point.kind is PointKind.INSTRUCTION:
-            handler = _NEEDS.get(type(point.instruction))
-            return NOTHING_REQUIRED if handler is None else handler(self, point.instruction)
-        if point.kind is PointKind.EXIT:
-            return RequiredContents(self.surely((point.operand,)))
-        return (
-            RequiredContents(self.surely(point.uses)) if point.kind is PointKind.BRANCH else NOTHING_REQUIRED
-        )
-
     def surely(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
         """The tensors that operands surely point to, each on its branch."""
         values = TuplePointees(tuple(map(self.points_to.value_of, operands)))
         return surely_meant(self.points_to, values) & self.tensors
 
     def call_kernel(self, call: KernelCall) -> RequiredContents:
-        tensors = self.tensors
         must = may = whole = NO_REGIONS
         for position, known, value in self.covered(call):
-            read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
-            must, may = (must | read, may) if known.surely else (must, may | read)
-            if known.writes and any(one.is_whole for one in self.at_call(call, position, known.writes)):
-                whole |= pointees_of(value)[0] & tensors
-        return RequiredContents(must, may, whole)
+            if known.surely:
+                must |= surely_meant(self.points_to, value)
+            elif known.needed:
+                may |= surely_meant(self.points_to, value)
+            parts = self.at_call(call, position, known.writes) if known.writes and not known.fills else ()
+            if known.fills or any(one.is_whole for one in parts):
+                whole |= pointees_of(value)[0]
+        return RequiredContents(must & self.tensors, may & self.tensors, whole & self.tensors)
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:
         known = call.contract

@@ -21,7 +21,7 @@ from itertools import product
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import FeasiblePaths, ReuseConflicts
-from symalloc.analysis.effects import Effect
+from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.interprocedural import Content
 from symalloc.analysis.kernels.uninitialized import (
     MemoryRange,
@@ -100,11 +100,6 @@ def used_variables(cfg: ControlFlowGraph) -> set[ir.Var]:
         if type(made) is not ir.Kill and (type(made) is not ir.Alias or made.var in used):
             used.update(point.uses)
     return used
-
-
-def killed_variables(cfg: ControlFlowGraph) -> set[ir.Var]:
-    """The variables that some kill names."""
-    return {var for index, _ in cfg.of_type(ir.Kill) for var in cfg.points[index].uses}
 
 
 def written_zero_offset_views(
@@ -233,6 +228,7 @@ class UnwrittenReads:
     def __init__(self, conflicts: ReuseConflicts, content: Content) -> None:
         self.conflicts, self.content = conflicts, content
         self.points_to, self.effects, self.paths = conflicts.points_to, conflicts.effects, conflicts.paths
+        self.touching = [(n, effect) for n, effect in enumerate(self.effects) if effect is not NO_EFFECT]
 
     def candidates(self) -> Iterator[tuple[int, Target, bool]]:
         """Reads of what some path to them may not have written in full: (point, what it reads, doubtful)."""
@@ -301,11 +297,11 @@ class UnwrittenReads:
         `overwritten` says which of them are so on some path.
         """
         points_to, (begins, ends) = self.points_to, self.spans()
-        written, in_use = points_to.constants | points_to.given, NO_REGIONS
-        for point, effect in enumerate(self.effects):
+        written, in_use = points_to.constants | points_to.given, begins[0]
+        for point, effect in self.touching:
             in_use |= begins[point]
             must = effect.writes | (effect.may_defs & ~written)
-            written |= points_to.resolve(effect.written) if effect.written else NO_REGIONS
+            written |= points_to.resolve(effect.written)
             for second in points_to.targets(must, effect.may_writes) if must or effect.may_writes else ():
                 for first in members(self.conflicts.siblings(second.region) & in_use):
                     if self.owner(first) != self.owner(second.region):
@@ -315,11 +311,11 @@ class UnwrittenReads:
     def spans(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
         """By point, the regions that are first written there, and those that are last read there."""
         first, last = {self.owner(number): 0 for number in members(self.points_to.given)}, dict[int, int]()
-        for point, effect in enumerate(self.effects):
+        for point, effect in self.touching:
             read = (effect.reads | effect.may_reads) & ~effect.looks
-            for number in members(self.points_to.resolve(effect.written)) if effect.written else ():
+            for number in members(self.points_to.resolve(effect.written)):
                 first.setdefault(self.owner(number), point)
-            for number in members(self.points_to.resolve(read)) if read else ():
+            for number in members(self.points_to.resolve(read)):
                 last[number] = point
         begins, ends = defaultdict[int, RegionSet](RegionSet), defaultdict[int, RegionSet](RegionSet)
         for number, point in last.items():
@@ -498,18 +494,14 @@ class UnwrittenReads:
             return False
         if not self.points_to.descendants[one] & self.surely_read:
             return False
-        return self.last_touch.get(one, -1) < self.made_at(other)
+        view = self.points_to.regions[other].var
+        return self.last_touch.get(one, -1) < self.points_to.cfg.starts.get(view, -1)
 
     def view_in_arena(self, number: int) -> int | None:
         """The view of an arena that a region is, or is a view of; None for anything else."""
         top = self.outermost_view(number)
         parent = None if top is None else self.points_to.regions[top].parent
         return top if parent is not None and contains(self.arenas, parent) else None
-
-    def made_at(self, number: int) -> int:
-        """The point that makes a view."""
-        made = self.points_to.regions[number].instruction
-        return -1 if made is None else self.points_to.cfg.starts.get(made.var, -1)
 
     @cached_property
     def arenas(self) -> RegionSet:

@@ -305,7 +305,7 @@ class PointsTo:
         assert number is not None, f"{var.name} is no allocation"
         return self.regions[number]
 
-    def only_region(self, value: AbstractValue) -> Region | None:
+    def only_region(self, value: AbstractValue | None) -> Region | None:
         """The one real region that a value is for sure, whatever branches are taken; None for any other."""
         if type(value) is not Pointees or value.may:
             return None

@@ -88,12 +88,15 @@ class ControlFlowGraph:
 
     def at(self, *kinds: PointKind) -> Sequence[tuple[int, Instruction]]:
         """The instructions of points of some kinds, in order, each with the number of the point."""
+        if not self.joins:
+            return self.instructions if PointKind.INSTRUCTION in kinds else ()
         return [(i, p.instruction) for i, p in enumerate(self.points) if p.kind in kinds and p.instruction]
 
     @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """The instructions other than Ifs, in order, each with the number of its point."""
-        return tuple(self.at(PointKind.INSTRUCTION))
+        made = ((i, p.instruction) for i, p in enumerate(self.points))
+        return tuple([(i, one) for i, one in made if one is not None and type(one) is not If])
 
     @cached_property
     def paths(self) -> Sequence[PathCondition]:
@@ -135,7 +138,7 @@ class ControlFlowGraph:
     @cached_property
     def definitions(self) -> Mapping[Var, Instruction]:
         """By variable, the instruction that binds it; parameters are left out."""
-        return {p.instruction.var: p.instruction for p in self.points if p.instruction}
+        return {made.var: made for _, made in self.at(PointKind.INSTRUCTION, PointKind.BRANCH)}
 
     def reservation(self, points: Iterable[int]) -> ReservationPoint:
         """Return where memory that the instructions at `points` share is reserved.

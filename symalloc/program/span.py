@@ -133,7 +133,7 @@ class NumberedSpan(Span):
 
 def numbered(function: str, number: int) -> NumberedSpan:
     """The place of binding `number`."""
-    return NumberedSpan(function, number, 0, 0, 0)
+    return tuple.__new__(NumberedSpan, (function, number, 0, 0, 0))  # twice as fast as to call it
 
 
 class NumberedSpans(SourceMap):

@@ -164,7 +164,7 @@ class ParameterCoverage:
         """The loads of what no store has written."""
         return self.find(self.accesses, self.parameter)
 
-    @property
+    @computed_once
     def needed(self) -> Sequence[KernelAccess]:
         """The loads of what no store has written; those that may be left out only where all may be."""
         return [load for load in self.fresh.loads if load.exact] or self.fresh.loads
@@ -191,6 +191,11 @@ class ParameterCoverage:
             return ()
         found = self._any_of(stores)
         return (self._whole,) if self._is_filled(found) else found
+
+    @computed_once
+    def fills(self) -> bool:
+        """True if it may write all of what it is given, whatever that is."""
+        return any(box.is_whole and box.points is None for box in self.writes)
 
     def _is_filled(self, stored: Sequence[Elements]) -> bool:
         """True if it is proved that no element is left out."""

@@ -303,16 +303,18 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
 
 def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Sequence[_Handed]:
     """The tensors among the arguments, each with all that it may be; none where no two are in one root."""
-    points_to, kernel = context.points_to, context.program.kernels[call.kernel]
-    pairs = zip(kernel.parameters, arguments_of(call), strict=False)
-    found = [
-        (position, parameter, operand, target, points_to.regions[target.region])
+    points_to, kernel, arguments = context.points_to, context.program.kernels[call.kernel], arguments_of(call)
+    alone = [points_to.only_region(points_to.values.get(a)) for a in arguments if type(a) is ir.Var]
+    if None not in alone and len({region.root for region in alone if region}) == len(alone):
+        return ()  # as nearly always
+    pairs = zip(kernel.parameters, arguments, strict=False)
+    return [
+        _Handed(position, parameter, operand, target, points_to.regions[target.region])
         for position, (parameter, operand) in enumerate(pairs)
         if type(operand) is ir.Var and type(parameter) is ir.KernelBuffer
         if parameter.reads or parameter.writes
         for target in points_to.targets_of(operand)
     ]
-    return [_Handed(*one) for one in found] if len({one[-1].root for one in found}) < len(found) else ()
 
 
 def _site(context: FunctionContext, pair: _Pair) -> Site:

@@ -8,7 +8,7 @@ from itertools import chain
 from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.conflicts import Access
 from symalloc.analysis.kernels.uninitialized import gap_between
-from symalloc.analysis.misuses import killed_variables, out_of_scope, used_variables, uses_after_kill
+from symalloc.analysis.misuses import out_of_scope, used_variables, uses_after_kill
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.linter.sites.site import (
@@ -145,7 +145,8 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     others.
     """
     cfg = context.analysis.cfg
-    used, killed = used_variables(cfg), killed_variables(cfg)
+    used = used_variables(cfg)
+    killed = {var for index, _ in cfg.of_type(ir.Kill) for var in cfg.points[index].uses}
     freed: RegionSet | None = None
     allocations: Sequence[tuple[int, ir.AllocStorage | ir.AllocTensor]]
     allocations = cfg.of_type(ir.AllocStorage, ir.AllocTensor)
@@ -251,9 +252,9 @@ def _written_in_place(context: FunctionContext) -> Iterator[Target]:
     """The views that kernels in place write, which are given what these lie over, for its extents alone."""
     points_to, kernels = context.points_to, context.program.kernels
     for _, call in context.analysis.cfg.of_type(ir.CallKernel):
-        known = call.kernel in kernels and call.kernel in context.program.in_place
-        parameters = kernels[call.kernel].parameters if known else ()
-        pairs = zip(parameters, call.arguments, strict=False)
+        if call.kernel not in context.program.in_place or call.kernel not in kernels:
+            continue
+        pairs = zip(kernels[call.kernel].parameters, call.arguments, strict=False)
         buffers = [(p, a) for p, a in pairs if isinstance(p, ir.KernelBuffer) and p.dtype is not None]
         idle = (a for p, a in buffers if not (p.reads or p.writes))
         over = region_set(t.region for argument in idle for t in points_to.targets_of(argument))
