@@ -135,8 +135,8 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     CPU; `fits`: only if that was asked, of arenas, where there are some, a whole call, a call beside the
     result of the one before (`again`), the same with workspace, and with weights, inputs and constants;
     `too_large`: tensors that exceed --max-buffer by themselves.  `order_cost`: what another `order` costs, as
-    a share of a call with a plan for the order of the text; null where nobody asked.  `graph`:
-    what waits for what, with fences.  `shrunk`: with --shrink, the kernels that took memory of their own.
+    a share of a call with a plan for the order of the text; null if not asked.  `graph`: what waits for what,
+    with fences.  `shrunk`: kernels that took memory of their own (--shrink).  `pieces`: what --chunks cut.
     """
 
     function: str
@@ -164,6 +164,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
     shrunk: tuple[ShrunkKernel, ...] = ()
+    pieces: str | None = None
 
     @property
     def sums(self) -> Mapping[Measure, tuple[Expr, ...] | None]:

@@ -215,6 +215,8 @@ def test_arenas_in_pieces_keep_to_a_limit(tmp_path: Path, run: Run) -> None:
     status, out, err = run("plan", file, *asked, "--chunks", "16")
     assert status == 0 and f"  in pieces: {said}" in out
     assert run("lint", output)[0] == 0
+    document = json.loads(run("plan", file, *asked, "--chunks", "16", "--format", "json")[1])
+    assert document["functions"][0]["pieces"] == said.strip()
     assert run("plan", file, *asked, "--chunks", "16", "--bind", "n=2048")[0] == 1
     for wrong in (asked[:2], asked[2:4]):
         status, out, err = run("plan", file, *wrong, "--chunks", "16")

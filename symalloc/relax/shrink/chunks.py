@@ -351,8 +351,7 @@ class _PieceWriter:
                 for at, root in call.roots.items():
                     if root in group.parts:
                         if root not in parts:
-                            made = group.proof.bindings[root]
-                            into.append(self.part(made, group.parts[root], prims(most)))
+                            into.append(self.part(group.proof.bindings[root], group.parts[root], prims(most)))
                             parts[root] = into[-1].var
                         arguments[at] = parts[root]
                 kernel = call.kernel.__chandle__()
