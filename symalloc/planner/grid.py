@@ -297,7 +297,7 @@ class ExtentBounds:
         return Grid(names=names, points=tuple(dict.fromkeys(zip(*within, strict=True))))
 
     def starting(self, names: tuple[str, ...], points: Points) -> Iterator[Sequence[int]]:
-        """Yield `points`, and the same with `late` ones the product of two others, as they often are."""
+        """Yield `points`, and the same with `late` ones squared, and the product of two others."""
         yield from points
         late = self.late.intersection(names)
         others = [index for index, name in enumerate(names) if name not in late]
@@ -305,6 +305,7 @@ class ExtentBounds:
         for point, (one, other) in zip(points, pairs, strict=False):
             value = point[one] * point[other]
             yield [value if name in late else e for name, e in zip(names, point, strict=True)]
+            yield [e * e if name in late else e for name, e in zip(names, point, strict=True)]
 
     def _within(self, name: str, extents: Sequence[int]) -> Sequence[int]:
         low = self.lower.get(name, 0)

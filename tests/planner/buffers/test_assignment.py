@@ -433,6 +433,7 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
         (132, {"n": 300, "k": 5, "q": 40_000}),
         (180, {"n": 300, "m": 200, "q": 40_000}),
         (100, {"n": 654, "m": 226, "q": 654 * 226}),
+        (1203, {"m": 2, "k": 3, "q": 40_000}),
     ],
 )
 def test_a_size_that_data_tells_may_be_a_product_of_others(seed: int, sizes: Mapping[str, int]) -> None:
