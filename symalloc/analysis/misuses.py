@@ -33,7 +33,7 @@ from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target, poin
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.control_flow import EVERY_PATH, ControlFlowGraph, PathCondition, PointKind
-from symalloc.program.operands import other_names, tensor_type
+from symalloc.program.operands import other_names, tensor_type, variables_in
 from symalloc.program.types import DType, TensorType, holds_memory
 from symalloc.size.condition import lt
 
@@ -62,7 +62,7 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
             kind = "double-kill" if type(made) is ir.Kill else "use-after-kill"
             for var in dict.fromkeys(point.uses):
                 earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
-                if earlier is not None:
+                if earlier is not None and not _is_only_held(cfg, made, var):
                     yield HandleFault(
                         var=var,
                         point=index,
@@ -72,6 +72,15 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
                     )
         if type(made) is ir.Kill and isinstance(made.target, ir.Var):
             kills.setdefault(made.target, []).append(index)
+
+
+def _is_only_held(cfg: ControlFlowGraph, made: ir.Instruction | None, var: ir.Var) -> bool:
+    """True if `made` is a tuple that nothing takes `var` out of: an empty register does no harm in it."""
+    if type(made) is not ir.MakeTuple:
+        return False
+    where = {number for number, item in enumerate(made.fields) if var in variables_in(item)}
+    users = [p.instruction for p in cfg.points if made.var in p.uses and type(p.instruction) is not ir.Kill]
+    return all(type(one) is ir.TakeField and one.index not in where for one in users)
 
 
 def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:

@@ -43,6 +43,13 @@ SIZES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 80)
 MISSING = object()
 
 
+@dataclass(frozen=True)
+class Empty:
+    """What a register holds that was killed: nothing, in place of a value."""
+
+    lost: Any
+
+
 @dataclass(eq=False)
 class Storage:
     size: int
@@ -76,17 +83,28 @@ class Run:
     faults: set[str] = field(default_factory=set)
     stamp: int = 0
 
-    def value(self, operand: Operand, *, kills: bool = False) -> Any:
+    def value(self, operand: Operand) -> Any:
+        """What an operand holds, for something that needs it."""
+        return self.needed(self.held(operand))
+
+    def needed(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self.needed, value))
+        if isinstance(value, Empty):
+            self.faults.add("SYM201")
+            return self.needed(value.lost)
+        return value
+
+    def held(self, operand: Operand) -> Any:
+        """What an operand holds, which may be nothing."""
         if isinstance(operand, TupleValue):
-            return tuple(self.value(item) for item in operand.items)
+            return tuple(self.held(item) for item in operand.items)
         if not isinstance(operand, Var):
             return None
         if operand not in self.env:
             self.faults.add("SYM204")
             return MISSING
-        if operand in self.killed:
-            self.faults.add("SYM202" if kills else "SYM201")
-        return self.env[operand]
+        return Empty(self.env[operand]) if operand in self.killed else self.env[operand]
 
     def block(self, block: Block) -> Any:
         for instruction in block.instructions:
@@ -103,19 +121,30 @@ class Run:
         elif isinstance(i, Alias | View):
             self.env[i.var] = self.value(i.source)
         elif isinstance(i, MakeTuple):
-            self.env[i.var] = tuple(self.value(f) for f in i.fields)
+            self.env[i.var] = tuple(self.held(f) for f in i.fields)
         elif isinstance(i, TakeField):
-            source = self.value(i.source)
-            self.env[i.var] = source if source is MISSING else source[i.index]
+            self.env[i.var] = self.field_of(i)
         elif isinstance(i, CallKernel):
             self.call(i)
         elif isinstance(i, CallPacked):
             self.packed(i)
         elif isinstance(i, Kill):
-            self.value(i.target, kills=True)
-            self.killed.add(i.target)  # type: ignore[arg-type]
+            self.kill(i.target)
         else:
             raise TypeError(type(i))
+
+    def field_of(self, i: TakeField) -> Any:
+        """What is taken counts as needed."""
+        source = self.held(i.source)
+        if isinstance(source, Empty):
+            source = self.needed(source)
+        return source if source is MISSING else self.needed(source[i.index])
+
+    def kill(self, target: Operand) -> None:
+        self.held(target)
+        if target in self.killed:
+            self.faults.add("SYM202")
+        self.killed.add(target)  # type: ignore[arg-type]
 
     def at(self, expr: Any) -> int:
         return int(expr.evaluate({"n": self.n}))
