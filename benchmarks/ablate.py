@@ -196,6 +196,10 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_VALIDATE}.ObligationProver._limits": lambda *_: []},
         code=[f"{_VALIDATE}.ObligationProver._limits", f"{_VALIDATE}._follows"],
     ),
+    "folded layers": Mechanism(
+        stand_ins={f"{_STACK}.folded": _none},
+        code=_parts(_STACK, "folded folds_of unfolded _append _marks _runs _longest"),
+    ),
     "local search": Mechanism(
         stand_ins={f"{_STACK}._StackingSearch.improve": _none},
         code=[f"{_STACK}._StackingSearch.improve", f"{_STACK}.improved"],
