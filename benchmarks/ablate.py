@@ -9,6 +9,7 @@ unplanned call, whose arenas take more of their floor, or which has more of them
                is worth, which cuts nothing unless it is asked for, `benchmarks.chunks` says
     full       the time of calls with --shrink full, without what leaves paddings in front of short sums
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
+    layers     heights of arenas of deep models over their floors, without layers that are stacked alike
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
@@ -17,7 +18,7 @@ Each model is planned with all and without each mechanism in turns, so that othe
 for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
 `--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
 
-    python -m benchmarks.ablate [planner|shrink|full|orders|passes|lint|prover ...] [--model NAME ...]
+    python -m benchmarks.ablate [planner|shrink|full|orders|layers|passes|lint|prover ...] [--model NAME ...]
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import click
 import tvm
 
 from benchmarks.ablate_full import FULL_COLUMNS, full_rows
+from benchmarks.ablate_layers import LAYER_COLUMNS, layer_rows
 from benchmarks.ablate_prover import main as ablate_prover
 from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
 from benchmarks.lint_llama import planned as planned_by_tvm
@@ -64,7 +66,7 @@ from symalloc.rulebook.rule import load_rules
 from symalloc.size.expr import highest
 from tests.models.planned import CASES
 
-AREAS = ("planner", "shrink", "full", "orders", "passes", "lint", "prover")
+AREAS = ("planner", "shrink", "full", "orders", "layers", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -195,10 +197,6 @@ PLANNER: Mapping[str, Mechanism] = {
     "limits that follow from a guard": Mechanism(
         stand_ins={f"{_VALIDATE}.ObligationProver._limits": lambda *_: []},
         code=[f"{_VALIDATE}.ObligationProver._limits", f"{_VALIDATE}._follows"],
-    ),
-    "folded layers": Mechanism(
-        stand_ins={f"{_STACK}.folded": _none},
-        code=_parts(_STACK, "folded folds_of unfolded _append _marks _runs _longest"),
     ),
     "local search": Mechanism(
         stand_ins={f"{_STACK}._StackingSearch.improve": _none},
@@ -578,6 +576,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         print_table(FULL_COLUMNS, full_rows(rounds))
     if "orders" in wanted:
         print_table(ORDER_COLUMNS, order_rows())
+    if "layers" in wanted:
+        print_table(LAYER_COLUMNS, layer_rows(TARGET))
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
     if "lint" in wanted:

@@ -21,7 +21,6 @@ from math import isfinite, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
@@ -440,9 +439,7 @@ def crowded_orders(problem: StackingProblem, point: int) -> Iterator[list[int]]:
         yield _by_offset([offsets[i] for i in everything], sizes)
 
 
-FEWEST = 4  # repetitions that are worth a fold
-LONGEST = 400  # buffers in one layer
-MOST_RUNS = 8  # of layers, one behind the other
+AROUND = 32  # buffers before it and behind it that tell a buffer's place in its layer
 
 
 def folded(buffers: Sequence[Buffer]) -> list[list[int]] | None:
@@ -450,16 +447,13 @@ def folded(buffers: Sequence[Buffer]) -> list[list[int]] | None:
 
     None where that leaves more than half as many.
     """
-    order = sorted((i for i, b in enumerate(buffers) if b.live), key=lambda i: (buffers[i].live[0][0], i))
+    order = sorted(range(len(buffers)), key=lambda i: (buffers[i].live[:1], i))
     marks = _marks([buffers[i] for i in order])
-    alike: dict[tuple[int, int], list[list[int]]] = {}
-    for number, (begin, end, period) in enumerate(_runs(marks)):
-        for place in range(begin, end):
-            chains = alike.setdefault((number, (place - begin) % period), [])
-            _append(chains, order[place], buffers)
+    alike: dict[object, list[list[int]]] = {}
+    for place, i in enumerate(order):
+        before, behind = marks[max(place - AROUND, 0) : place], marks[place : place + AROUND + 1]
+        _append(alike.setdefault((tuple(before), tuple(behind)), []), i, buffers)
     found = list(chain.from_iterable(alike.values()))
-    taken = frozenset(chain.from_iterable(found))
-    found += [[i] for i in range(len(buffers)) if i not in taken]
     return sorted(found) if 0 < 2 * len(found) <= len(buffers) else None
 
 
@@ -499,47 +493,19 @@ def unfolded(order: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int
 
 def _append(chains: list[list[int]], i: int, buffers: Sequence[Buffer]) -> None:
     """Append a buffer to the first of `chains` whose last one ends before it begins, else start another."""
-    begin = buffers[i].live[0][0]
+    live = buffers[i].live
     for one in chains:
-        if buffers[one[-1]].live[-1][1] <= begin:
+        if live and buffers[one[-1]].live[-1][1] <= live[0][0]:
             one.append(i)
             return
     chains.append([i])
 
 
-def _marks(buffers: Sequence[Buffer]) -> NDArray[np.int64]:
+def _marks(buffers: Sequence[Buffer]) -> list[int]:
     """A number for each buffer: the same for those of one size that live equally long."""
     known: dict[object, int] = {}
     found = []
     for b in buffers:
         shape = tuple((begin - b.live[0][0], end - b.live[0][0]) for begin, end in b.live)
         found.append(known.setdefault((b.size, b.alignment, shape), len(known)))
-    return np.array(found, dtype=np.int64)
-
-
-def _runs(marks: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs that repeat, the longest first, as their begin, end and period; they do not overlap."""
-    parts = [(0, len(marks))]
-    for _ in range(MOST_RUNS):
-        found = [(*_longest(marks[begin:end]), begin, end) for begin, end in parts]
-        length, first, period, begin, end = max(found, default=(0, 0, 0, 0, 0), key=lambda one: one[0])
-        if not length:
-            return
-        first += begin
-        yield first, first + length, period
-        parts.remove((begin, end))
-        parts += [(begin, first), (first + length, end)]
-
-
-def _longest(marks: NDArray[np.int64]) -> tuple[int, int, int]:
-    """The length, begin and period of the longest run that repeats FEWEST times; of the shortest period."""
-    best = (0, 0, 0)
-    for period in range(1, min(LONGEST, len(marks) // FEWEST) + 1):
-        differ = np.flatnonzero(marks[period:] != marks[:-period])
-        edges = np.concatenate(([-1], differ, [len(marks) - period]))
-        lengths = np.diff(edges) - 1
-        at = int(lengths.argmax())
-        length = int(lengths[at]) + period
-        if length >= FEWEST * period and length > best[0]:
-            best = (length, int(edges[at]) + 1, period)
-    return best
+    return found
