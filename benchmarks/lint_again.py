@@ -31,7 +31,7 @@ LIMIT = 0.25
 def modules() -> Iterator[str]:
     """The example modules of all rules."""
     for rule in load_rules().rules:
-        yield from (example.module for example in (*rule.whole.bad, *rule.whole.good))
+        yield from (example.module for example in (*rule.bad, *rule.good))
 
 
 def lint_seconds(folder: Path, *options: str) -> Callable[[], float]:

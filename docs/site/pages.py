@@ -65,7 +65,7 @@ def _rule_page(rule: Rule) -> str:
     if asked:
         parts.append(f"```text\n{asked.strip()}\n```")
     parts.append(rule.doc.strip())
-    for title, examples in (("Found", rule.whole.bad), ("Fine", rule.whole.good)):
+    for title, examples in (("Found", rule.bad), ("Fine", rule.good)):
         for example in examples:
             parts += [f"## {title}: {example.title}", f"```python\n{example.module.strip()}\n```"]
     return "\n\n".join(parts) + "\n"

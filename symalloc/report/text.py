@@ -461,11 +461,11 @@ def _parts(rule: Rule, every: bool) -> Iterator[Text]:
         pieces = re.split(r"(`[^`]*`)", " ".join(paragraph.split()))
         yield Text.assemble(*((piece, "cyan" if piece.startswith("`") else "") for piece in pieces))
         yield Text()
-    for bad in rule.whole.bad if every else rule.whole.bad[:1]:
+    for bad in rule.bad if every else rule.bad[:1]:
         yield from _example(f"Found: {bad.title}", bad.module, rule)
         yield from _answer(rule, bad)
         yield Text()
-    for good in rule.whole.good if every else rule.whole.good[:1]:
+    for good in rule.good if every else rule.good[:1]:
         yield from _example(f"Fine: {good.title}", good.module, rule)
         yield Text()
     yield from _footer(rule, every)
@@ -495,7 +495,7 @@ def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
 
 
 def _footer(rule: Rule, every: bool) -> Iterator[Text]:
-    hidden = 0 if every else max(len(rule.whole.bad) - 1, 0) + max(len(rule.whole.good) - 1, 0)
+    hidden = 0 if every else max(len(rule.bad) - 1, 0) + max(len(rule.good) - 1, 0)
     if hidden:
         yield Text(
             f"{hidden} more example{'s' if hidden > 1 else ''}: symalloc explain {rule.id} --all", style="dim"

@@ -185,11 +185,6 @@ class Rule(
     file: Path = Path()
 
     @cached_property
-    def whole(self) -> Rule:
-        """The rule with its examples: most of its file, which is read again for them."""
-        return _converted(self.file)
-
-    @cached_property
     def compiled(self) -> Constraint | None:
         """The constraint over the site's quantities, None for a relation; raises SizeSyntaxError."""
         if self.constraint is None:
@@ -280,7 +275,7 @@ def read_rule(path: Path) -> Rule:
     return rule
 
 
-def _converted(path: Path, *, examples: bool = True) -> Rule:
+def _converted(path: Path) -> Rule:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -288,8 +283,7 @@ def _converted(path: Path, *, examples: bool = True) -> Rule:
     except UnicodeDecodeError as error:
         raise RuleError(file=path, problem=f"is not UTF-8 text: byte {error.start}") from None
     try:
-        written = tomllib.loads(text if examples else text.partition("\n[[")[0])
-        rule = msgspec.convert(_completed(written), Rule)
+        rule = msgspec.convert(_completed(tomllib.loads(text)), Rule)
     except tomllib.TOMLDecodeError as error:
         raise _malformed(path, str(error)) from None
     except msgspec.ValidationError as error:
@@ -452,7 +446,7 @@ def load_rules(extra: Sequence[Path] = ()) -> Rulebook:
 @lru_cache(maxsize=1)
 def shipped_rules() -> Rulebook:
     """The rules that come with the package, which tests check; read once a process."""
-    return _rulebook([_converted(file, examples=False) for file in rule_files(_shipped_folder())])
+    return _rulebook([_converted(file) for file in rule_files(_shipped_folder())])
 
 
 def _shipped_folder() -> Path:

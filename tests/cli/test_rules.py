@@ -79,7 +79,7 @@ def test_a_rule_is_explained_by_id_or_name(run: Run, key: str) -> None:
 
 
 def test_one_example_of_each_kind_is_shown_unless_all_are_asked_for(run: Run) -> None:
-    rule = load_rules().get("SYM203").whole
+    rule = load_rules().get("SYM203")
     _, short, _ = run("explain", "SYM203")
     assert (short.count("Found: "), short.count("Fine: ")) == (1, 1)
     assert f"{len(rule.bad) + len(rule.good) - 2} more examples: symalloc explain SYM203 --all" in short
@@ -92,7 +92,7 @@ def test_examples_are_printed_as_they_stand(run: Run) -> None:
     """Long lines too: what is shown can be copied and linted."""
     for rule in load_rules().rules:
         _, out, _ = run("explain", rule.id)
-        for line in rule.whole.bad[0].module.strip().splitlines():
+        for line in rule.bad[0].module.strip().splitlines():
             assert f"    {line}".rstrip() in out.splitlines()
 
 

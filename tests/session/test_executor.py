@@ -108,7 +108,7 @@ def test_a_scheduler_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.
 def test_two_workers_of_dask_say_what_this_process_says(run: Run, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     for rule in load_rules().rules[::4]:
-        for number, example in enumerate(rule.whole.bad):
+        for number, example in enumerate(rule.bad):
             (tmp_path / f"{rule.id}_{number}.py").write_text(example.module)
     (tmp_path / "broken.py").write_text("@I.ir_module\nclass Module\n")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

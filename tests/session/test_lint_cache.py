@@ -35,7 +35,7 @@ def linted(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> l
     folder, files = tmp_path_factory.mktemp("rules"), []
     for rule in load_rules().rules[::3]:
         files.append(folder / f"{rule.id}.py")
-        files[-1].write_text(rule.whole.bad[0].module)
+        files[-1].write_text(rule.bad[0].module)
     session = LintSession(LintOptions(), kept_pool)
     return list(session._linted([*files, FAULTY], None, fixes=True).values())
 
