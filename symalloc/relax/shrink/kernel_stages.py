@@ -119,7 +119,10 @@ def _stage(statement: Node) -> Stage | None:
     block = statement.block
     if type(block.body) is not tirx.BufferStore or block.alloc_buffers or block.match_buffers:
         return None
-    if block.init is not None and type(block.init) is not tirx.BufferStore:
+    start, target = block.init, block.body.buffer
+    if start is not None and not (type(start) is tirx.BufferStore and start.buffer.same_as(target)):
+        return None
+    if not all(map(_is_pure, nodes_in([whole], ir.Call))):
         return None
     axes = elements(block.iter_vars)
     stage = Stage(
@@ -127,14 +130,23 @@ def _stage(statement: Node) -> Stage | None:
         realized=statement,
         block=block,
         loops=tuple(loops),
-        target=block.body.buffer,
+        target=target,
         place=elements(block.body.indices),
         value=block.body.value,
         axes=tuple(axis.var for axis in axes),
         loaded=nodes_in([whole], ir.TensorLoad),
         reduces=block.init is not None or any(axis.iter_type != SPATIAL for axis in axes),
     )
+    last = [load for load in nodes_in([block.body], ir.TensorLoad) if load.source.same_as(target)]
+    if len(stage.loads(target)) > len(last):
+        return None  # what was there before tells where it stores, or what it begins with
     return None if nodes_in((one for one in stage.place if type(one) is not ir.Var), ir.TensorLoad) else stage
+
+
+def _is_pure(call: Node) -> bool:
+    """Return whether a call computes a value from those of its arguments, and does nothing else."""
+    kind = call.op.get_attr("TCallEffectKind") if type(call.op) is ir.Op else None
+    return kind in (0, 1) and call.op.name not in ("tirx.address_of", "tirx.buffer_data")
 
 
 _NOALIAS = "tirx.noalias"

@@ -49,6 +49,12 @@ _PARALLEL = """
                     vi, vj = T.axis.remap("SS", [i, j])
                     C[vi, vj] = A[vi, vj] + T.float32(1)"""
 _SQUARED = _stage("C", "C[vi] = A[vi] * A[vi]")
+_ANOTHER_SET = """vi = T.axis.spatial(8, i)
+                with T.init():
+                    B[vi] = T.float32(5)"""
+_OLD_KEPT = """vi = T.axis.spatial(8, i)
+                with T.init():
+                    B[vi] = B[vi] * T.float32(2)"""
 _SET_FIRST = """vi = T.axis.spatial(8, i)
                 with T.init():
                     B[vi] = T.float32(5)"""
@@ -68,6 +74,44 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
     ),
     "product_in_sum": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]")), 2, 0),
     "set_first": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]", axes=_SET_FIRST)), 2, 1),
+    "another_set_first": (
+        (
+            _SQUARED,
+            _stage("D", "D[vi] = C[7 - vi]", axes=_ANOTHER_SET),
+            _stage("B", "B[vi] = D[vi] + D[7 - vi]"),
+        ),
+        None,
+        2,
+    ),
+    "old_kept": ((_SQUARED, _stage("B", "B[vi] = B[vi] + C[7 - vi]", axes=_OLD_KEPT)), None, 1),
+    "old_tells_passes": (
+        (
+            _stage("C", "C[vi] = A[7 - vi]"),
+            _stage(
+                "B",
+                """with T.init():
+                    B[vi] = T.int64(0)
+                B[vi] = B[vi] + C[7 - vi] + vk""",
+                "i, k in T.grid(8, B[7])",
+                'vi, vk = T.axis.remap("SR", [i, k])',
+            ),
+        ),
+        None,
+        1,
+    ),
+    "called": (
+        (
+            _stage("C", 'C[vi] = T.Cast("float32", T.call_extern("int32", "rand")) + A[vi]'),
+            _stage("B", "B[vi] = C[vi] - C[vi]"),
+        ),
+        None,
+        1,
+    ),
+    "pointed_to": (
+        (_SQUARED, _stage("B", 'B[vi] = T.call_pure_extern("float32", "first", T.address_of(C[vi]))')),
+        None,
+        1,
+    ),
     "rounded": (
         (_stage("C", 'C[vi] = T.Cast("bfloat16", A[vi])'), _stage("B", 'B[vi] = T.Cast("float32", C[vi])')),
         2,
@@ -104,7 +148,10 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
 }
 SHAPES = {"parallel": ("8, 8", "8, 8", "8, 8"), "no_init": ("8, 4", "8,", "8,")}
 """Extents of A, B and C, where they are not 8."""
-KINDS = {"by_data": ("int64", "int64"), "rounded": ("float32", "bfloat16")}
+KINDS = {
+    **dict.fromkeys(("by_data", "old_tells_passes"), ("int64", "int64")),
+    "rounded": ("float32", "bfloat16"),
+}
 """Types of A and B, and of C and D, where they are not float32."""
 
 
