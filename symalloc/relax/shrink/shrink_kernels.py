@@ -16,6 +16,7 @@ from math import prod
 
 import msgspec
 import tvm
+import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.ir import Call, GlobalVar, PrimType
 from tvm.ir.prim import expr as prim
@@ -146,7 +147,26 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
         return False
     if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
         return False
+    if any(_cancels(stage, one) for one in readers):
+        return False
     return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
+
+
+_FOLDED = (prim.Sub, prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
+
+
+def _cancels(stage: Stage, reader: Stage) -> bool:
+    """Return whether TVM simplifies `reader` with the stage in it as if nothing were rounded: x + y - x."""
+
+    def inlined(load: Node) -> Node:
+        places = zip(stage.place, elements(load.indices), strict=False)
+        return with_variables(stage.value, [*places]) if load.source.same_as(stage.target) else load
+
+    def count(node: Node) -> int:
+        return len(nodes_in([node], ir.TensorLoad, prim.FloatImm))
+
+    value, known = tvm_ffi.structural_map(reader.value, (ir.TensorLoad, inlined)), tvm.sym.Analyzer()
+    return any(count(known.simplify(one)) < count(one) for one in nodes_in([value], *_FOLDED))
 
 
 def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: bool) -> bool:
@@ -199,6 +219,8 @@ def _passed_on(value: Node) -> tuple[Node, ...]:
             return (value.value,)
         case prim.Select():
             return value.condition, value.true_value, value.false_value
+        case prim.Let():
+            return value.value, value.body
         case prim.Max() | prim.Min() | prim.Mul() | prim.Div():
             return value.a, value.b
         case ir.Call() if getattr(value.op, "name", None) in _CHOICES:
@@ -211,6 +233,9 @@ def _is_product(value: Node) -> bool:
     passed = _passed_on(value)
     if not passed and type(value) is ir.Call:
         return getattr(value.op, "name", None) not in _ROUNDED
+    if type(value) in (prim.Add, prim.Sub):  # a zero may be left out
+        sides = value.a, value.b
+        passed = sides if any(type(one) is prim.FloatImm and one.value == 0 for one in sides) else ()
     return type(value) in (prim.Mul, prim.Div) or any(map(_is_product, passed))
 
 
@@ -220,7 +245,7 @@ def _adds(value: Node, buffer: VarNode, *, summed: bool = False) -> bool:
     """
     if type(value) is ir.TensorLoad:
         return summed and bool(value.source.same_as(buffer))
-    operands = _passed_on(value)
+    operands, summed = _passed_on(value), summed or type(value) is prim.Let
     if not operands:
         called = type(value) is ir.Call
         summed = type(value) in (prim.Add, prim.Sub)

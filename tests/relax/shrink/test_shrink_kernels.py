@@ -55,6 +55,7 @@ _ANOTHER_SET = """vi = T.axis.spatial(8, i)
 _OLD_KEPT = """vi = T.axis.spatial(8, i)
                 with T.init():
                     B[vi] = B[vi] * T.float32(2)"""
+_ADDED = "C[vi] = A[vi] + A[7 - vi]"
 _SET_FIRST = """vi = T.axis.spatial(8, i)
                 with T.init():
                     B[vi] = T.float32(5)"""
@@ -112,6 +113,35 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         None,
         1,
     ),
+    "cancels": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - A[vi]")), 2, 1),
+    "cancels_number": (
+        (_stage("C", "C[vi] = A[vi] + T.float32(1)"), _stage("B", "B[7 - vi] = C[vi] - T.float32(1)")),
+        2,
+        1,
+    ),
+    "never_nan": (
+        (
+            _stage("C", "C[vi] = A[vi]"),
+            _stage("B", 'B[7 - vi] = T.Cast("float32", C[vi] == A[vi])'),
+        ),
+        2,
+        1,
+    ),
+    "cancels_nothing": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - A[vi] * A[vi]")), 1, 0),
+    "named_product": (
+        (
+            _stage("C", "C[vi] = T.Let(t, where={t: A[vi] * A[vi]})"),
+            _stage("B", "B[7 - vi] = C[vi] + A[vi]"),
+        ),
+        2,
+        1,
+    ),
+    "named_term": ((_SQUARED, _stage("B", "B[7 - vi] = T.Let(t + A[vi], where={t: C[vi]})")), 2, 1),
+    "negated_product": (
+        (_stage("C", "C[vi] = T.float32(-0.0) - A[vi] * A[vi]"), _stage("B", "B[7 - vi] = C[vi] + A[vi]")),
+        2,
+        1,
+    ),
     "rounded": (
         (_stage("C", 'C[vi] = T.Cast("bfloat16", A[vi])'), _stage("B", 'B[vi] = T.Cast("float32", C[vi])')),
         2,
@@ -165,6 +195,7 @@ def kernel_of(name: str) -> tvm.IRModule:
 class Kernels:
     @T.prim_func(private=True, s_tir=True)
     def {name}(A: T.Buffer(({a}), "{kind}"), B: T.Buffer(({b}), "{kind}")):
+        t = T.float32()
         C = T.sblock_alloc_buffer(({c}), "{own}"){more}{"".join(stages)}
 """)
 
