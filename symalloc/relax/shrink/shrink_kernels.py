@@ -147,8 +147,9 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
         return False
     if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
         return False
-    if any(_cancels(stage, one) for one in readers):
-        return False
+    negated = str(dtype) == "bool" and nodes_in((one.value for one in readers), prim.Not, prim.And, prim.Or)
+    if negated or any(_cancels(stage, one) for one in readers):
+        return False  # not x < y becomes y <= x, and NaN is neither
     return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
 
 

@@ -127,6 +127,14 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         2,
         1,
     ),
+    "never_unordered": (
+        (
+            _stage("C", "C[vi] = A[vi] < A[7 - vi]"),
+            _stage("B", 'B[7 - vi] = T.Cast("float32", T.Not(C[vi]))'),
+        ),
+        2,
+        1,
+    ),
     "cancels_nothing": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - A[vi] * A[vi]")), 1, 0),
     "named_product": (
         (
@@ -181,6 +189,7 @@ SHAPES = {"parallel": ("8, 8", "8, 8", "8, 8"), "no_init": ("8, 4", "8,", "8,")}
 KINDS = {
     **dict.fromkeys(("by_data", "old_tells_passes"), ("int64", "int64")),
     "rounded": ("float32", "bfloat16"),
+    "never_unordered": ("float32", "bool"),
 }
 """Types of A and B, and of C and D, where they are not float32."""
 
