@@ -508,10 +508,6 @@ LINT: Mapping[str, Mechanism] = {
         stand_ins={"symalloc.analysis.kernels.coverage.KernelTable.of": _found_anew},
         code=["symalloc.analysis.kernels.coverage.KernelTable"],
     ),
-    "stores that are proved to fill a buffer": Mechanism(
-        stand_ins={"symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled": _none},
-        code=["symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled"],
-    ),
     "sites that one like them was asked about": Mechanism(
         stand_ins={"symalloc.linter.sites.site.Site.memo_key": property(lambda _: object())},
         code=["symalloc.linter.function_check.FunctionCheck._site"],

@@ -189,22 +189,12 @@ class ParameterCoverage:
         stores = self._of_kind("store")
         if not stores and (self.known or not self.parameter.writes):
             return ()
-        found = self._any_of(stores)
-        return (self._whole,) if self._is_filled(found) else found
+        return self._any_of(stores)
 
     @computed_once
     def fills(self) -> bool:
         """True if it may write all of what it is given, whatever that is."""
         return any(box.is_whole and box.points is None for box in self.writes)
-
-    def _is_filled(self, stored: Sequence[Elements]) -> bool:
-        """True if it is proved that no element is left out."""
-        sure = [one for one in stored if one.exact and not one.by_data]
-        if not sure or sure[0].is_whole:
-            return False
-        shape, left = self.parameter.shape or (), (negate(one.condition) for one in sure)
-        inside = (lt(element_index(axis), extent) for axis, extent in enumerate(shape))
-        return self.possible((*inside, *left)) is False
 
     @property
     def _whole(self) -> Elements:

@@ -120,9 +120,8 @@ def _stage(statement: Node) -> Stage | None:
     if type(block.body) is not tirx.BufferStore or block.alloc_buffers or block.match_buffers:
         return None
     start, target = block.init, block.body.buffer
-    if start is not None and not (type(start) is tirx.BufferStore and start.buffer.same_as(target)):
-        return None
-    if not all(map(_is_pure, nodes_in([whole], ir.Call))):
+    elsewhere = start is not None and not (type(start) is tirx.BufferStore and start.buffer.same_as(target))
+    if elsewhere or not all(map(_is_pure, nodes_in([whole], ir.Call))):
         return None
     axes = elements(block.iter_vars)
     stage = Stage(

@@ -107,6 +107,7 @@ class ShrinkKernels:
 
 _UNROLLED = 128  # passes
 _CHOICES = frozenset({"prim.if_then_else", "prim.likely"})
+_FOLDED = (prim.Sub, prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
 _ROUNDED = frozenset({f"tirx.{n}" for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf")})
 """Functions that neither begin with a sum of their argument nor end in a product."""
 
@@ -151,9 +152,6 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
     if negated or any(_cancels(stage, one) for one in readers):
         return False  # not x < y becomes y <= x, and NaN is neither
     return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
-
-
-_FOLDED = (prim.Sub, prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
 
 
 def _cancels(stage: Stage, reader: Stage) -> bool:
