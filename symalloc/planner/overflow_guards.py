@@ -27,7 +27,6 @@ from symalloc.planner.memory_plan import Arena, BoundsUse, Buffer, Guard, TooLar
 from symalloc.program.ir import DeclaredBound, Function, declared_bounds
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import INT64_MAX, Box, Domain, interval
-from symalloc.prover.normalize import read_bound
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, with_inner
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, le
@@ -155,45 +154,30 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     if any((bound.as_constant or 0) > INT64_MAX for bound in bounds):
         return (Guard(condition=FALSE, check=FALSE),)
     joint = _largest_terms(b for b in bounds if len(b.symbols) > 1)
-    needed = [*_tightest(b for b in bounds if len(b.symbols) == 1), *([joint] if joint.terms else [])]
+    single = _tightest((b for b in bounds if len(b.symbols) == 1), _limits(joint, domain))
+    needed = [*single, *([joint] if joint.terms else [])]
     signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
-    wanted = _not_implied(checks, joint, domain)
-    if domain.assumptions:
-        wanted = [c for c in wanted if not prover.prove(c, domain, explain=False).holds]
+    wanted = (c for c in checks if not prover.prove(c, domain, explain=False).holds)
     return tuple(Guard(condition=c, check=checks[c]) for c in wanted)
 
 
-def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> list[Condition]:
-    """Those of `checks` that are not seen to hold by the bounds of `domain`, or where `joint` is limited.
+def _limits(joint: Expr, domain: Domain) -> dict[str, int]:
+    """The limits of symbols that are not negative where `joint` is limited: by its terms in them alone."""
+    names = [name for name in joint.symbols if domain.lower_of(name) >= 0]
+    alone = (Expr({m: c for m, c in joint.terms.items() if all(a.key == n for a, _ in m)}) for n in names)
+    return {name: _largest(bound) for name, bound in zip(names, alone, strict=True) if bound.symbols}
 
-    A symbol that is not negative is limited by the terms of `joint` in which it stands alone.
+
+def _tightest(bounds: Iterable[Expr], limits: dict[str, int]) -> list[Expr]:
+    """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least, if that is
+    less far than to its limit.
     """
-    limits: dict[str, int] = {}
-    for name in joint.symbols:
-        alone = Expr({m: c for m, c in joint.terms.items() if not m or all(a.key == name for a, _ in m)})
-        if domain.lower_of(name) >= 0 and alone.symbols:
-            limits[name] = _largest(alone)
-
-    def implied(check: Condition) -> bool:
-        name, least, greatest = read_bound(check) or ("", None, None)
-        return (
-            least is None
-            and greatest is not None
-            and min(domain.upper_of(name), limits.get(name, INT64_MAX)) <= greatest
-        )
-
-    return [check for check in checks if not implied(check)]
-
-
-def _tightest(bounds: Iterable[Expr]) -> list[Expr]:
-    """For each symbol the one of `bounds`, which have one symbol each, that lets it grow least."""
     chosen: dict[str, Expr] = {}
-    limits: dict[str, int] = {}
     growth = {bound: -bound.evaluate(dict.fromkeys(bound.symbols, LARGE)) for bound in bounds}
     for bound in sorted(growth, key=lambda e: (growth[e], e.key)):  # the tightest is likely the first
         (name,) = bound.symbols
-        if name not in limits or bound.evaluate({name: limits[name]}) > INT64_MAX:
+        if bound.evaluate({name: limits.get(name, INT64_MAX + 1)}) > INT64_MAX:
             chosen[name], limits[name] = bound, _largest(bound)
     return [chosen[name] for name in sorted(chosen)]
 

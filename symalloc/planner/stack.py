@@ -419,24 +419,20 @@ class _StackingSearch:
 
 
 def crowded_orders(problem: StackingProblem, point: int) -> Iterator[list[int]]:
-    """Yield orders of the buffers of `problem`, bottom first: two for any sizes, then two for those at
-    `point`, as an allocator gives memory out by best fit, forwards or backwards in time.
+    """Yield two orders of the buffers of `problem`, bottom first: as an allocator gives memory out by best
+    fit, forwards and backwards in time, where they have their sizes at `point`.
 
     Any order makes a right stacking, so pairs are left to the library, which looks at them one by one.
     """
-    hulls = [(b.live[0][0], b.live[-1][1]) if b.live else (0, 0) for b in problem.buffers]
-    everything = range(len(problem))
-    yield sorted(everything, key=lambda i: (-hulls[i][1], hulls[i][0], i))
-    yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
     lives = lists_of([[*chain.from_iterable(b.live)] for b in problem.buffers])
     alignments = array("q", [1] * len(problem)).tobytes()
     sizes = problem.sizes_at(point)
-    for begins in ([begin for begin, _ in hulls], [-end for _, end in hulls]):
-        order = sorted(everything, key=lambda i: (begins[i], -sizes[i], i))
+    for begins in (problem.begins, [-b.live[-1][1] if b.live else 0 for b in problem.buffers]):
+        order = sorted(range(len(problem)), key=lambda i: (begins[i], -sizes[i], i))
         memory = packer_functions.first_fit(array("q", sizes).tobytes(), alignments, lives)
         answer = packer_functions.put(memory, array("i", order).tobytes(), True)
         offsets = dict(zip(order, array("q", answer)[1:], strict=True))
-        yield _by_offset([offsets[i] for i in everything], sizes)
+        yield _by_offset([offsets[i] for i in range(len(problem))], sizes)
 
 
 AROUND = 32  # buffers before it and behind it that tell a buffer's place in its layer
