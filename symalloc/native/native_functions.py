@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, chain
+
 import tvm_ffi
 
 from symalloc.native.library import load_library
@@ -26,3 +30,9 @@ class _Functions:
 pool_functions = _Functions("symalloc.pool.")
 packer_functions = _Functions("symalloc.packer.")
 array_functions = _Functions("symalloc.array.")
+
+
+def lists_of(lists: Sequence[Sequence[int]]) -> bytes:
+    """Return the number of `lists`, where each starts, where the last ends, and all items in turn: int32."""
+    starts = accumulate(map(len, lists), initial=0)
+    return array("i", chain((len(lists),), starts, chain.from_iterable(lists))).tobytes()

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from symalloc.native.flat_lists import lists_of
-from symalloc.native.native_functions import packer_functions
+from symalloc.native.native_functions import lists_of, packer_functions
 from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.planner.interference import Changes, changes_of, interference, most_at_once, pairs_live_together
 from symalloc.planner.memory_plan import Buffer, EffortName, PlanBudget

@@ -273,18 +273,14 @@ def relation(operator: Operator, expr: Expr) -> Condition:
     if operator != "<=":
         if offset % divisor:
             return TRUE if operator == "!=" else FALSE
-        if _leads_negative(expr):
+        first = min(expr.terms, key=lambda m: [(atom.key, power) for atom, power in m])
+        if expr.terms[first] < 0:  # `e == 0` and `-e == 0` share one form
             divisor = -divisor
     if divisor != 1:
         terms = {m: c // divisor for m, c in expr.terms.items() if m}
         rounded = -(-offset // divisor)
         expr = Expr({**terms, (): rounded} if rounded else terms)
     return Relation(operator, expr)
-
-
-def _leads_negative(expr: Expr) -> bool:
-    """True if the first monomial in a fixed order is negative: `e == 0` and `-e == 0` share one form."""
-    return min(expr.terms.items(), key=lambda term: [(atom.key, power) for atom, power in term[0]])[1] < 0
 
 
 def _holds(operator: Operator, value: int) -> bool:

@@ -94,7 +94,8 @@ class _Pairs:
         """The ways in which `store` may be executed before `load`; `store_first` within one pass."""
         alike: Conditions = ()
         place = (*self.at_one_place(store, load), *self.changes(store))
-        for loop in _shared(store, load):
+        pairs = zip(store.loops, load.loops, strict=False)
+        for loop, _ in takewhile(lambda pair: pair[0].symbol == pair[1].symbol, pairs):  # around both
             before, after = (_counter(loop, later=later) for later in (False, True))
             one_pass = eq(before, after)
             if one_pass not in place:
@@ -143,12 +144,6 @@ class _Pairs:
 def _counter(loop: KernelLoop, *, later: bool) -> Expr:
     """The counter of a loop at one of the two accesses; no symbol of a program has such a name."""
     return symbol(f"{loop.symbol}'{2 if later else 1}")
-
-
-def _shared(one: KernelAccess, other: KernelAccess) -> Iterator[KernelLoop]:
-    """The loops around both."""
-    pairs = zip(one.loops, other.loops, strict=False)
-    return (loop for loop, _ in takewhile(lambda pair: pair[0].symbol == pair[1].symbol, pairs))
 
 
 def _address(argument: KernelArgument, access: KernelAccess) -> Expr | None:

@@ -22,8 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.native.flat_lists import lists_of
-from symalloc.native.native_functions import packer_functions
+from symalloc.native.native_functions import lists_of, packer_functions
 from symalloc.planner.interference import interference, live_sets
 from symalloc.planner.memory_plan import Buffer
 

@@ -359,7 +359,10 @@ def pack_problem(
     prover = prover or Prover()
     domain = _domain(problem, prover)
     if problem.symbols or _exceeds(problem):
-        found = search(_rounded(problem.buffers), problem.ranges, budget)
+        # at the sizes that they take up in a pile: what lies on one starts at a multiple
+        step = lcm(*(b.alignment for b in problem.buffers))
+        rounded = [replace(b, size=round_up(b.size, step)) for b in problem.buffers]
+        found = search(rounded, problem.ranges, budget)
         assembled = assemble(problem.buffers, found.stacking, domain)
         if assembled is None:
             raise ProblemError("too many sums of its sizes would have to be compared")
@@ -480,12 +483,6 @@ def _height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     """Return the end of the topmost buffer in bytes; 0 where there is none."""
     ends = (offset + b.size.evaluate({}) for b, offset in zip(buffers, offsets, strict=True))
     return max(ends, default=0)
-
-
-def _rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-    """Return the buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
-    step = lcm(*(b.alignment for b in buffers))
-    return tuple(replace(b, size=round_up(b.size, step)) for b in buffers)
 
 
 # -- the arena beside the floor, far past declared bounds ---------------------------------------------------

@@ -209,13 +209,11 @@ class _Passes:
         if self.names and name == STORAGES_MADE:
             yield NameTensors()
 
-    def _canonical(self, module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
-        return canonical_kernels(module, self.given)
-
     def _planning(self, rest: Sequence[Pass]) -> Iterator[Pass]:
         """Yield the passes in the place of TVM's planner."""
         if self.part != "behind":
-            yield tvm.transform.module_pass(self._canonical, opt_level=0, name="CanonicalKernels")
+            wrap = tvm.transform.module_pass(opt_level=0, name="CanonicalKernels")
+            yield wrap(lambda module, _: canonical_kernels(module, self.given))
         if self.options is not None:
             options = self.options
             if options.bounds == "auto":
