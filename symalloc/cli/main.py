@@ -8,13 +8,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
 from importlib import import_module
 from time import monotonic
 from types import FrameType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import click
 
@@ -25,13 +25,15 @@ from symalloc.shown import version_of
 
 _NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
+_SOON = 0.001  # seconds
 
 
 class Interruption(ExitStack):
     """While it is entered, a signal that asks for the end raises KeyboardInterrupt, once.
 
-    A second one that comes later ends the process at once.  Signals that are ignored stay so.  `came`: one
-    has come, and `number` is that of it.
+    It is raised again, soon, where it comes while a destructor runs, whose exceptions Python passes over.  A
+    second one that comes later ends the process at once.  Signals that are ignored stay so.  `came`: one has
+    come, and `number` is that of it.
     """
 
     def __init__(self) -> None:
@@ -48,6 +50,11 @@ class Interruption(ExitStack):
             for number in _NAMES:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self.callback(signal.signal, number, signal.signal(number, self._ended))
+            before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+            self.callback(signal.signal, signal.SIGALRM, before)
+            self.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+            self.callback(setattr, sys, "unraisablehook", sys.unraisablehook)
+            sys.unraisablehook = partial(self._passed_over, sys.unraisablehook)
         return self
 
     def _ended(self, number: int, _: FrameType | None) -> None:
@@ -57,6 +64,13 @@ class Interruption(ExitStack):
         if monotonic() - self._at > _GRACE:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+    def _passed_over(self, show: Callable[[Any], object], lost: sys.UnraisableHookArgs) -> None:
+        """Show what Python passes over; once a signal has come z3 complains of what it had half made."""
+        if not self.came:
+            show(lost)
+        elif isinstance(lost.exc_value, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _SOON)
 
 
 TROUBLE = 2
@@ -162,14 +176,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     leave_torch_out()
-    with Interruption() as interruption:
+    with suppress(KeyboardInterrupt), Interruption() as interruption:
         try:
             status = _run(given, interruption)
         except BrokenPipeError:
             status = TROUBLE
             with suppress(OSError):  # Python would complain at exit that nobody reads the output any more
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(interruption.status if interruption.came else status)
+    if interruption.came:
+        sys.unraisablehook = lambda _: None
+        sys.exit(interruption.status)
+    sys.exit(status)
 
 
 def _run(arguments: list[str], interruption: Interruption) -> int:
@@ -179,7 +196,6 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
         if sys.stdout is not None:  # closed by whoever started it
             sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
-        sys.unraisablehook = lambda _: None  # z3 complains in destructors of what it had half made
         _complain(_NAMES[interruption.number])
         return interruption.status
     except click.exceptions.Exit as stop:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -42,6 +44,63 @@ def test_a_signal_is_raised_once(number: signal.Signals, status: int) -> None:
         signal.raise_signal(number)
     assert (interruption.came, interruption.status) == (True, status)
     assert _handlers() == before
+
+
+class Ends:
+    """What takes its time to go: a signal comes meanwhile, or what raises it again."""
+
+    def __init__(self, number: signal.Signals | None = None) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        if self.number is not None:
+            signal.raise_signal(self.number)
+        sleep(0.05)
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_signal_that_a_destructor_passes_over_is_raised_again(number: signal.Signals) -> None:
+    before, hook = _handlers(), sys.unraisablehook
+    with Interruption() as interruption:
+        Ends(number)
+        assert interruption.came
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(5):
+                Ends()  # which pass it over, too
+            sleep(60)
+    assert (interruption.number, _handlers(), sys.unraisablehook) == (number, before, hook)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+SWALLOWED = """
+import os, signal, sys, z3
+ends = z3.Context.__del__
+def slowly(self):
+    z3.Context.__del__ = ends
+    os.kill(os.getpid(), signal.SIGINT)
+    ends(self)
+z3.Context.__del__ = slowly
+from symalloc.cli.main import main
+main(["prove", "--batch", "hard.json", "-o", "answers.json"])
+"""
+
+
+@pytest.mark.real_process
+def test_a_signal_during_a_destructor_of_z3_ends_the_command(tmp_path: Path) -> None:
+    hard = [
+        f"a*a*a + b*b*b*{i + 3} + c*c*c != {i * i + 31}*d*e + 7*(a*b // (c + {i + 1}))" for i in range(300)
+    ]
+    (tmp_path / "hard.json").write_text(json.dumps([{"id": c, "constraint": c} for c in hard]))
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWED],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "interrupted")
+    assert [file.name for file in tmp_path.iterdir()] == ["hard.json"]
 
 
 def test_signals_that_are_ignored_stay_so() -> None:
