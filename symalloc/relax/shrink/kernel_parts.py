@@ -22,6 +22,7 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar
 from tvm.ir.prim import expr as prim
 
+from symalloc.analysis.call_expansion import comparisons
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.candidates import known_symbols, padded_size
@@ -287,9 +288,12 @@ class PartsProof:
         self.spans = {root: (min(used), max(used)) for root, used in points.items() if used}
         for point in cfg.points:
             if isinstance(point.instruction, ir.CallKernel):
-                arguments = point.instruction.arguments
-                found = {at: root for at, one in enumerate(arguments) if (root := self.root(one)) is not None}
-                self.given[point.instruction.var] = found
+                call, arguments = point.instruction, point.instruction.arguments
+                stated = comparisons(analysis.program.kernels[call.kernel], arguments)
+                alike = all(one.actual == one.expected for one in stated)  # or the call may refuse them
+                roots = enumerate(map(self.root, arguments if alike else ()))
+                found = {at: root for at, root in roots if root is not None}
+                self.given[call.var] = found
                 for at in {*range(len(arguments))} - found.keys():
                     self.loose |= self.roots(arguments[at])
             elif not isinstance(point.instruction, ir.Alias | ir.View):

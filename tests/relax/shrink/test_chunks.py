@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -14,17 +15,21 @@ import tvm
 from tvm import relax, tirx
 
 import symalloc
+from symalloc import RunError
+from symalloc.analysis.conflicts import ReuseConflict, ReuseConflicts
 from symalloc.planner.memory_plan import Plan, PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse, read_one
 from symalloc.relax.files.plan_file import Form, written
+from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.chunks import are_ends, ends_of
 from symalloc.size.expr import Expr, ceildiv, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
 from tests.relax import modules_with_effects as effects
+from tests.relax.shrink import unequal_arguments
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
@@ -85,6 +90,19 @@ def network(seed: int) -> tvm.IRModule:
     return builder.finalize()
 
 
+def attention() -> tvm.IRModule:
+    """What is behind the scores of `n` rows, lowered."""
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            scores = builder.emit(op.matmul(x, builder.emit(op.permute_dims(x))))
+            mixed = builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), x))
+            result = builder.emit_output(op.add(mixed, x))
+        builder.emit_func_output(result)
+    return lower_or_refuse(builder.finalize(), "llvm", "default")
+
+
 def arenas(plan: Plan, binding: Mapping[str, int]) -> int:
     return sum(arena.size.evaluate(binding) for arena in plan.arenas)
 
@@ -115,16 +133,7 @@ def test_random_graphs_give_the_same_in_pieces(seed: int) -> None:
 
 @pytest.mark.parametrize(("share", "pieces"), [(0.3, 6), (0.21, 13), (0.19, 16), (0.16, 32)])
 def test_pieces_are_as_few_as_the_limit_takes(share: float, pieces: int) -> None:
-    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            scores = builder.emit(op.matmul(x, builder.emit(op.permute_dims(x))))
-            mixed = builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), x))
-            result = builder.emit_output(op.add(mixed, x))
-        builder.emit_func_output(result)
-    given = lower_or_refuse(builder.finalize(), "llvm", "default")
-    found, _ = cut(given, "main", {"n": 64}, share, chunks=40)
+    found, _ = cut(attention(), "main", {"n": 64}, share, chunks=40)
     assert found.pieces.startswith(f"1 group of kernels, {pieces} each: ")  # nine have as many rows as eight
 
 
@@ -232,6 +241,30 @@ def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
     given = lower_or_refuse(module, "llvm", "default")
     options = PlanOptions(shrink="safe", max_arena=0, chunks=3, sizes={"n": 64})
     assert not any(plan.pieces for plan in plan_or_refuse(given, "llvm", options).plans.values())
+
+
+@pytest.mark.parametrize(("name", "given"), [("Scores", {"n": 64, "k": 64}), ("Joined", {"k": 4})])
+def test_what_a_kernel_refuses_is_refused_in_pieces_and_parts(name: str, given: Mapping[str, int]) -> None:
+    lowered = lower_or_refuse(getattr(unequal_arguments, name), "llvm", "default")
+    options = PlanOptions(shrink="safe", max_arena=9216, chunks=8, sizes=given)
+    machine = machines(
+        plan_or_refuse(lowered, "llvm", options).module, "naive", target="llvm", pipeline="default"
+    )[0]
+    x, y = (np.ones(extents, "float32") for extents in ((given.get("n", 4), 8), (7,)))
+    with pytest.raises(RunError, match="Mismatched"):
+        call(machine, "main", [x, y])
+
+
+def test_what_pieces_meet_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, takeover = Counter[object](), ReuseConflicts.takeover
+
+    def counted(self: ReuseConflicts, *roots: int) -> Iterator[ReuseConflict]:
+        asked[self, roots] += 1
+        return takeover(self, *roots)
+
+    monkeypatch.setattr(ReuseConflicts, "takeover", counted)
+    found, _ = cut(attention(), "main", {"n": 64}, 0.19, chunks=16)
+    assert found.pieces and {*asked.values()} == {1}, "each piece that makes rows of a result"
 
 
 def test_a_tensor_that_is_reshaped_goes_by_no_rows() -> None:
