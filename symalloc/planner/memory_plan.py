@@ -365,7 +365,7 @@ class PlanOptions(SearchOptions):
     )
     chunks: int = option(
         1,
-        whole(1),
+        whole(1, 256),
         "The most pieces in which kernels compute what is large, some rows at a time, with the same bits: as "
         "few as bring the arenas of a function to --max-arena, where some do.",
     )

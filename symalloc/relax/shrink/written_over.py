@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -115,6 +116,8 @@ class OverwriteSearch:
         own = [(made, one) for made, one in allocated if one.escape in kinds and one.nbytes is not None]
         self.fresh = {one.number: (made, one.nbytes or ZERO) for made, one in own}
         self.over.update(one.number for _, one in own if one.escape is not None)
+        takeover = self.analysis.conflicts.takeover  # what is made in pieces meets the same in each
+        self.meetings = cache(lambda *roots: {(one.writer, one.reader) for one in takeover(*roots)})
 
     def pairs(self) -> Iterator[WrittenOver]:
         """Yield the outputs that are written over something, in the order of their calls.
@@ -152,8 +155,8 @@ class OverwriteSearch:
         """The way in which `call` can write one tensor over another; None where something needs that, or
         what was in its memory before, once anything has written the first.
         """
-        takeover, lost = self.analysis.conflicts.takeover, self.groups.get(source, [source])
-        if any((c.writer, c.reader) != (point, point) for one in lost for c in takeover(output, one)):
+        meetings = (self.meetings(output, one) for one in self.groups.get(source, [source]))
+        if not all(one <= {(point, point)} for one in meetings):
             return None
         overlay = overlay_of(self.analysis.points_to, call, source, output)
         if overlay is None:

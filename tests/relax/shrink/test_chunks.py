@@ -263,7 +263,8 @@ def test_what_pieces_meet_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) ->
         return takeover(self, *roots)
 
     monkeypatch.setattr(ReuseConflicts, "takeover", counted)
-    found, _ = cut(attention(), "main", {"n": 64}, 0.19, chunks=16)
+    example = read_one(Path(__file__).parents[3] / "examples" / "attention.py")
+    found, _ = cut(lower_or_refuse(example, "llvm", "default"), "main", {"n": 512}, 0.35)
     assert found.pieces and {*asked.values()} == {1}, "each piece that makes rows of a result"
 
 
