@@ -216,9 +216,10 @@ class Plan(Shown):
         return [guard for guard in known if not guard.check.evaluate(binding)]
 
     @property
-    def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:
-        """The arena and the placement of each planned allocation of the program."""
-        return {p.buffer.var: (a, p) for a in self.arenas for p in a.placements if p.buffer.var is not None}
+    def places(self) -> dict[Var, tuple[int, Expr]]:
+        """The number of its arena and the offset of each planned allocation of the program."""
+        placed = ((index, one) for index, arena in enumerate(self.arenas) for one in arena.placements)
+        return {one.buffer.var: (index, one.offset) for index, one in placed if one.buffer.var is not None}
 
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]

@@ -120,16 +120,13 @@ class _Writer:
     arenas: dict[ir.Var, Arena]
     storages: dict[int, ir.Var] = field(default_factory=dict)
     due: Mapping[ir.Var, Sequence[int]] = field(init=False)
-    places: dict[ir.Var, tuple[int, Expr]] = field(default_factory=dict)
+    places: dict[ir.Var, tuple[int, Expr]] = field(init=False)
     apart: frozenset[ir.Var] = field(init=False)
     fields: dict[ir.Operand, Sequence[ir.Operand]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.due, self.apart = first_uses(self.plan, self.cfg), taken_apart(self.cfg)
-        for index, arena in enumerate(self.plan.arenas):
-            for placement in arena.placements:
-                if placement.buffer.var is not None:
-                    self.places[placement.buffer.var] = index, placement.offset
+        self.places = self.plan.places
 
     def block(self, block: ir.Block) -> ir.Block:
         written = tuple(new for one in block.instructions for new in self.written(one))

@@ -125,11 +125,6 @@ class NumberedSpan(Span):
         """The name of the function."""
         return self.file
 
-    @property
-    def number(self) -> int:
-        """The number of the binding."""
-        return self.line
-
 
 def numbered(function: str, number: int) -> NumberedSpan:
     """The place of binding `number`."""

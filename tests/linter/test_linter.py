@@ -53,7 +53,7 @@ class _Printed:
     origin: str
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, dict[Span, Span]]:
-        found = {place: _span(place.number) for place in spans if isinstance(place, NumberedSpan)}
+        found = {place: _span(place.line) for place in spans if isinstance(place, NumberedSpan)}
         return Source(file=FILE, text=PRINTED, origin=self.origin), found
 
 

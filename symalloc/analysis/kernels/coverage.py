@@ -142,8 +142,7 @@ _MOST_READS = 4
 class ParameterCoverage:
     """The content of one parameter that a kernel needs, and what it writes, each found when it is asked for.
 
-    `known` unless the body of the kernel is elsewhere.  `find` gives its fresh loads.  `possible` is asked
-    whether its stores leave an element out.
+    `known` unless the body of the kernel is elsewhere.  `find` gives its fresh loads.
     """
 
     def __init__(
@@ -152,12 +151,11 @@ class ParameterCoverage:
         accesses: Sequence[KernelAccess],
         reached: Reached,
         find: Callable[[Sequence[KernelAccess], ir.KernelBuffer], FreshLoads],
-        possible: Possible,
         *,
         known: bool,
     ) -> None:
         self.parameter, self.accesses, self.reached, self.known = parameter, accesses, reached, known
-        self.find, self.possible = find, possible
+        self.find = find
 
     @computed_once
     def fresh(self) -> FreshLoads:
@@ -289,11 +287,9 @@ def kernel_coverage(kernel: ir.Kernel, decide: Decide = lambda _, __: None) -> K
         if known or access.parameter >= len(kernel.parameters):
             own[access.parameter].append(in_rows(access, scalars))
     reached = cache(partial(accessed_elements, scalars=scalars))
-    possible: Possible = partial(decide, kernel)
-
-    find = partial(fresh_loads, scalars=scalars, possible=possible)
+    find = partial(fresh_loads, scalars=scalars, possible=partial(decide, kernel))
     return {
-        position: ParameterCoverage(parameter, own[position], reached, find, possible, known=known)
+        position: ParameterCoverage(parameter, own[position], reached, find, known=known)
         for position, parameter in enumerate((*kernel.parameters, *kernel.own_buffers))
         if isinstance(parameter, ir.KernelBuffer)
     }

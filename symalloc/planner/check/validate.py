@@ -52,22 +52,14 @@ class PlanFault:
 
 
 class PlanRefusedError(RunError):
-    """A plan that does not validate; `faults` says what is wrong with it.
-
-    Built from the text alone where it has crossed TVM's pass runner, which keeps nothing else:  `faults`
-    is empty then.
-    """
-
-    def __init__(self, message: str, faults: tuple[PlanFault, ...] = ()) -> None:
-        super().__init__(message)
-        self.faults = faults
+    """A plan that does not validate."""
 
     @classmethod
     def of(cls, function: str, faults: Sequence[PlanFault]) -> PlanRefusedError:
         """The refusal of the plan for `function`, naming the first of its faults that has a binding."""
         first = next((fault for fault in faults if fault.binding is not None), faults[0])
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return cls(f"the plan for `{function}` is refused: {first}{more}", tuple(faults))
+        return cls(f"the plan for `{function}` is refused: {first}{more}")
 
 
 def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[PlanFault, ...]:

@@ -99,7 +99,7 @@ class _FunctionWriter(BindingRewriter):
     checks: GuardWriter = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
     arenas: dict[int, VarNode] = field(default_factory=dict)
-    places: dict[ir.Var, tuple[int, Expr]] = field(default_factory=dict)
+    places: dict[ir.Var, tuple[int, Expr]] = field(init=False)
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
     late: frozenset[ir.Var] = field(init=False)
     written: set[ir.Var] = field(default_factory=set)
@@ -112,10 +112,7 @@ class _FunctionWriter(BindingRewriter):
         self.prims = PrimBuilder(self.cfg.function.variables)
         self.checks = GuardWriter(kind=self.module.kind, function=self.plan.function, prims=self.prims)
         self.instructions = by_binding(self.cfg)
-        for index, arena in enumerate(self.plan.arenas):
-            for placement in arena.placements:
-                if placement.buffer.var is not None:
-                    self.places[placement.buffer.var] = index, placement.offset
+        self.places = self.plan.places
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
         self.taken_apart = taken_apart(self.cfg)

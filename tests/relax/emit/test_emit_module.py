@@ -186,8 +186,8 @@ def test_what_a_packed_function_sees_is_brought_to_offset_zero(target: str) -> N
     planned = plan_lowered(lowered("Sorted"), target=tvm.target.Target(target))
     found = instructions(extract(planned.module, name="m").functions["main"].body)
     settled = [i for i in found if isinstance(i, View) and i.kind == "ensure_zero_offset"]
-    placed = planned.plans["main"].placements.values()
-    away = {p.buffer.name for _, p in placed if p.offset.as_constant != 0}
+    places = planned.plans["main"].places
+    away = {var.name for var, (_, offset) in places.items() if offset.as_constant != 0}
     assert {i.var.name for i in settled} == away & {"alloc1", "alloc2"} != set()
 
 

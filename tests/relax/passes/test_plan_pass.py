@@ -307,4 +307,4 @@ def test_what_cannot_be_sized_is_named_and_costs_no_other_its_place() -> None:
     (culprit,) = (u for u in plan.unplanned if u.nbytes is None)
     assert culprit.reason.startswith("its shape is not known: `T.Cast(")
     assert culprit.reason.endswith("has no exact form (a float that may be no integer)")
-    assert len(plan.placements) == 3
+    assert len(plan.places) == 3
