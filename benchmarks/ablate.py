@@ -169,7 +169,7 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "shapes at which sizes cross": Mechanism(
         stand_ins={f"{_GRID}._crossings": lambda *_: iter(())},
-        code=[f"{_GRID}.{name}" for name in ("_lines", "_crossings", "_crossings_of", "_bisect")],
+        code=[f"{_GRID}._lines", f"{_GRID}._crossings"],
     ),
     "best fit through time": Mechanism(
         stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},

@@ -85,13 +85,14 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges, more: Iterable[Mapping[str
         return Grid(names=(), points=((),))
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
-    points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_POINTS])))
+    points.update(dict.fromkeys(map(tuple, _crossings(names, lows, sizes[:MOST_POINTS]))))
     points.update(dict.fromkeys(tuple(one.get(name, TYPICAL) for name in names) for one in more))
     return Grid(names=names, points=tuple(points))
 
 
 def _axis(low: int, steps: Sequence[int]) -> list[int]:
-    return sorted({low, *(step for step in steps if step >= low), *((2 * low, 16 * low) if low > 1 else ())})
+    further = (min(2 * low, INT64_MAX), min(16 * low, INT64_MAX)) if low > 1 else ()
+    return sorted({low, *(step for step in steps if step >= low), *further})
 
 
 def _lattice(lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -105,57 +106,37 @@ def _lattice(lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
     yield from (tuple(random.choice(axis) for axis in axes) for _ in range(MOST_POINTS))
 
 
-def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:
-    """Lines through the space along each symbol, the others typical; and two more where there are others.
-
-    A line has its symbol in front of the others.
+def _lines(lows: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
+    """The points of lines through the space along each symbol, the others typical; and of two more where
+    there are others.
     """
-    levels = (TYPICAL, 1, 4096) if len(names) > 1 else (TYPICAL,)
-    for index, name in enumerate(names[:MOST_LINES]):
+    levels = (TYPICAL, 1, 4096) if len(lows) > 1 else (TYPICAL,)
+    for index, lowest in enumerate(lows[:MOST_LINES]):
         for level in levels:
             rest = [max(level, low) for low in lows]
-            points = ((*rest[:index], extent, *rest[index + 1 :]) for extent in _axis(lows[index], COARSE))
-            yield Grid(names=(name, *names), points=tuple((p[index], *p) for p in points))
+            yield [(*rest[:index], extent, *rest[index + 1 :]) for extent in _axis(lowest, COARSE)]
 
 
-def _crossings(lines: Sequence[Grid], sizes: Sequence[Expr]) -> Iterator[tuple[int, ...]]:
+def _crossings(names: tuple[str, ...], lows: Sequence[int], sizes: Sequence[Expr]) -> Iterator[list[int]]:
     """The two points of each line around each place where the order of two sizes changes."""
-    every = Grid(names=lines[0].names[1:], points=tuple(p[1:] for line in lines for p in line.points))
-    table, start = every.values(sizes), 0
+    lines = list(_lines(lows))
+    every = [point for line in lines for point in line]
+    table = Grid(names=names, points=tuple(every)).values(sizes)
+    found, start = list[tuple[int, int, int]](), 0
     for line in lines:
-        yield from _crossings_of(line, sizes, table[:, start : start + len(line)])
+        values = table[:, start : start + len(line)]
+        above = values[:, None] > values[None]
+        changes = np.argwhere(above[..., 1:] != above[..., :-1]).tolist()
+        found += [(a, b, start + i) for a, b, i in changes if a < b][:MOST_CROSSINGS]
         start += len(line)
-
-
-def _crossings_of(line: Grid, sizes: Sequence[Expr], table: Values) -> Iterator[tuple[int, ...]]:
-    """The points of a line, at which `table` holds the values of `sizes`."""
-    moving, names = line.names[0], line.names[1:]
-    above = table[:, None, :] > table[None, :, :]
-    lefts, rights, steps = np.nonzero(above[:, :, 1:] != above[:, :, :-1])
-    found = 0
-    for left, right, step in zip(lefts.tolist(), rights.tolist(), steps.tolist(), strict=True):
-        if left < right and found < MOST_CROSSINGS:
-            found += 1
-            base = dict(zip(names, line.points[step][1:], strict=True))
-            low, high = line.points[step][0], line.points[step + 1][0]
-            for extent in _bisect(sizes[left], sizes[right], base, moving, low, high):
-                yield tuple(extent if name == moving else base[name] for name in names)
-
-
-def _bisect(
-    left: Expr, right: Expr, base: dict[str, int], moving: str, low: int, high: int
-) -> tuple[int, int]:
-    """Neighbouring extents between `low` and `high` where `left > right` changes its truth."""
-
-    def above(extent: int) -> bool:
-        binding = {**base, moving: extent}
-        return left.evaluate(binding) > right.evaluate(binding)
-
-    at_low = above(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if above(middle) is at_low else (low, middle)
-    return low, high
+    left, right, step = np.array(found, dtype=np.intp).reshape(-1, 3).T
+    low, high = (np.array(every)[at] for at in (step, step + 1))
+    at_low, each = table[left, step] > table[right, step], np.arange(len(found))
+    while (middle := low + (high - low) // 2).tolist() != low.tolist():
+        values = Grid(names=names, points=tuple(map(tuple, middle.tolist()))).values(sizes)
+        alike = ((values[left, each] > values[right, each]) == at_low)[:, None]
+        low, high = np.where(alike, middle, low), np.where(alike, high, middle)
+    yield from (*low.tolist(), *high.tolist())
 
 
 def _summed(coefficients: Values, products: Values) -> Values:
