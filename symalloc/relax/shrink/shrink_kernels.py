@@ -45,12 +45,14 @@ from symalloc.relax.shrink.kernel_stages import (
     SPATIAL,
     Stage,
     alike,
+    promises,
     same_results,
     stages_of,
     without_buffers,
 )
 
 NOT_PROVED = "it is not proved that the kernel would give the same without it"
+NOT_APART = "the kernel does not promise that no two of its arguments overlap (tirx.noalias)"
 NOT_PLAIN = "it is no sequence of plain loops: scheduled, opaque, or stored to where data says"
 
 
@@ -77,8 +79,9 @@ def shrink_kernels(module: tvm.IRModule, wanted: ShrinkChoice) -> ShrunkModule:
         name, own = variable.name_hint, [one.name for one in elements(kernel.body.block.alloc_buffers)]
         if not own:
             continue
-        if stages_of(kernel) is None:
-            found[name] = ShrunkKernel(name=name, gone=0, left=dict.fromkeys(own, NOT_PLAIN))
+        if stages_of(kernel) is None or not promises(kernel):
+            why = NOT_APART if stages_of(kernel) else NOT_PLAIN
+            found[name] = ShrunkKernel(name=name, gone=0, left=dict.fromkeys(own, why))
             continue
         less, left = share_buffers(inline_stages(kernel, into_sums=wanted == "full"))
         if not same_results(kernel, less):
@@ -107,7 +110,8 @@ class ShrinkKernels:
 
 _UNROLLED = 128  # passes
 _CHOICES = frozenset({"prim.if_then_else", "prim.likely"})
-_FOLDED = (prim.Sub, prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
+_COMPARED = (prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
+_GROWING = (prim.Add, prim.Sub, prim.Mul, prim.LShift, prim.Cast, ir.Call)
 _ROUNDED = frozenset({f"tirx.{n}" for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf")})
 """Functions that neither begin with a sum of their argument nor end in a product."""
 
@@ -148,24 +152,45 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
         return False
     if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
         return False
-    negated = str(dtype) == "bool" and nodes_in((one.value for one in readers), prim.Not, prim.And, prim.Or)
-    if negated or any(_cancels(stage, one) for one in readers):
-        return False  # not x < y becomes y <= x, and NaN is neither
+    if _may_wrap(stage.value) or any(_is_simplified(stage, one) for one in readers):
+        return False
     return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
 
 
-def _cancels(stage: Stage, reader: Stage) -> bool:
-    """Return whether TVM simplifies `reader` with the stage in it as if nothing were rounded: x + y - x."""
+def _may_wrap(value: Node) -> bool:
+    """Return whether TVM takes an integer for one without bounds, and it may not fit its type."""
+    found = [one for one in nodes_in([value], *_GROWING) if one.ty.dtype.is_integer]
+    choices = [one for one in found if type(one) is ir.Call and getattr(one.op, "name", None) in _CHOICES]
+    return any(
+        one.ty.dtype.bits < 32 or nodes_in([one], ir.TensorLoad)
+        for one in found
+        if one not in choices and type(getattr(one, "value", None)) is not ir.TensorLoad
+    )
+
+
+def _is_simplified(stage: Stage, reader: Stage) -> bool:
+    """Return whether TVM makes anything else of `reader` with the stage in it than of each by itself, as if
+    nothing were rounded: y of x + y - x.
+    """
+    known, start = tvm.sym.Analyzer(), reader.block.init
 
     def inlined(load: Node) -> Node:
         places = zip(stage.place, elements(load.indices), strict=False)
         return with_variables(stage.value, [*places]) if load.source.same_as(stage.target) else load
 
-    def count(node: Node) -> int:
-        return len(nodes_in([node], ir.TensorLoad, prim.FloatImm))
-
-    value, known = tvm_ffi.structural_map(reader.value, (ir.TensorLoad, inlined)), tvm.sym.Analyzer()
-    return any(count(known.simplify(one)) < count(one) for one in nodes_in([value], *_FOLDED))
+    for value in (reader.value, *([] if start is None else [start.value])):
+        whole = tvm_ffi.structural_map(value, (ir.TensorLoad, inlined))
+        compared = (nodes_in([one], ir.TensorLoad) for one in nodes_in([whole], *_COMPARED))
+        if _is_copy(whole) and not any(compared):
+            continue  # places tell what is loaded
+        try:
+            alone = (ir.TensorLoad, lambda load: known.simplify(inlined(load)))
+            apart = tvm_ffi.structural_map(known.simplify(value), alone)
+            if not same_extent(known.simplify(whole), apart):
+                return True
+        except tvm.error.InternalError:  # TVM would fail of it, too
+            return True
+    return False
 
 
 def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: bool) -> bool:

@@ -12,7 +12,9 @@ from tvm.script import from_source
 
 import symalloc
 from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.rewrite import with_functions
 from symalloc.relax.shrink.kernel_stages import stages_of
+from symalloc.relax.shrink.shrink_kernels import NOT_APART, shrink_kernels
 from tests.relax.shrink.compared import shrunk
 
 MODULE = """
@@ -135,6 +137,40 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         2,
         1,
     ),
+    "chosen_terms": (
+        (
+            _stage("C", "C[vi] = T.Select(A[vi] < A[7 - vi], A[vi], T.float32(0))"),
+            _stage("B", "B[7 - vi] = C[vi] + T.Select(A[vi] < A[7 - vi], T.float32(0), A[7 - vi])"),
+        ),
+        2,
+        1,
+    ),
+    "wraps": (
+        (
+            _stage("C", 'C[vi] = T.Cast("int8", T.max(A[vi], 0))'),
+            _stage("B", 'B[vi] = T.Cast("int32", C[vi] // T.int8(3))'),
+        ),
+        2,
+        1,
+    ),
+    "widened": (
+        (_stage("C", "C[vi] = A[vi] * T.int8(2)"), _stage("B", "B[7 - vi] = C[vi] // T.int8(2)")),
+        2,
+        1,
+    ),
+    "never_below_zero": (
+        (
+            _stage("C", "C[vi] = A[vi] + T.uint8(1)"),
+            _stage("B", 'B[7 - vi] = T.Cast("uint8", C[vi] > A[vi])'),
+        ),
+        2,
+        1,
+    ),
+    "as_long_as_told": (
+        (_stage("C", "C[vi] = A[7 - vi]"), _stage("B", "B[vi] = A[vi]", "i in range(C[0])")),
+        None,
+        1,
+    ),
     "cancels_nothing": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - A[vi] * A[vi]")), 1, 0),
     "named_product": (
         (
@@ -189,6 +225,10 @@ SHAPES = {"parallel": ("8, 8", "8, 8", "8, 8"), "no_init": ("8, 4", "8,", "8,")}
 KINDS = {
     **dict.fromkeys(("by_data", "old_tells_passes"), ("int64", "int64")),
     "rounded": ("float32", "bfloat16"),
+    "wraps": ("int32", "int8"),
+    "widened": ("int8", "int8"),
+    "never_below_zero": ("uint8", "uint8"),
+    "as_long_as_told": ("int32", "int32"),
     "never_unordered": ("float32", "bool"),
 }
 """Types of A and B, and of C and D, where they are not float32."""
@@ -204,6 +244,7 @@ def kernel_of(name: str) -> tvm.IRModule:
 class Kernels:
     @T.prim_func(private=True, s_tir=True)
     def {name}(A: T.Buffer(({a}), "{kind}"), B: T.Buffer(({b}), "{kind}")):
+        T.func_attr({{"tirx.noalias": True}})
         t = T.float32()
         C = T.sblock_alloc_buffer(({c}), "{own}"){more}{"".join(stages)}
 """)
@@ -236,6 +277,16 @@ def test_what_stays(name: str) -> None:
     assert len(kernel.body.block.alloc_buffers) == left
 
 
+def test_kernels_whose_arguments_may_overlap_stay() -> None:
+    module = kernel_of("product_in_sum")
+    (variable,) = module.get_global_vars()
+    bare = with_functions(module, {variable: module[variable].without_attr("tirx.noalias")})
+    assert shrunk(module, "safe")[1]
+    found = shrink_kernels(bare, "safe")
+    assert found.module[variable].same_as(bare[variable])
+    assert [*found.kernels["product_in_sum"].left.values()] == [NOT_APART]
+
+
 def _summed(terms: int, combined: str = "{} + {}") -> tvm.IRModule:
     """A kernel that combines as many values as `terms` of a padded row."""
     return from_source(f"""
@@ -243,6 +294,7 @@ def _summed(terms: int, combined: str = "{} + {}") -> tvm.IRModule:
 class Kernels:
     @T.prim_func(private=True, s_tir=True)
     def summed(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({{"tirx.noalias": True}})
         C = T.sblock_alloc_buffer(({8 + terms},), "float32")
         for i in range({8 + terms}):
             with T.sblock("C"):
