@@ -18,14 +18,12 @@ from tvm import relax, tirx
 
 from symalloc.analysis.donation import Donation, Leaf, inputs_of, intermediates_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.kernels.index_bounds import entry_facts_of, index_bounds, scalars_of
 from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard, GuardKind
 from symalloc.program import ir
 from symalloc.program.operands import callee_of, operands_of
 from symalloc.program.types import extents_of
-from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import RefusedAliasError, chosen, named_leaf, refused
 from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder
@@ -44,8 +42,8 @@ from symalloc.relax.ir_types import (
     with_parameters,
 )
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, by_binding, forced_pure
-from symalloc.relax.shrink.kernel_parts import Part, restores, with_parts
-from symalloc.size.condition import le, lt
+from symalloc.relax.shrink.kernel_parts import Part, restores, stays_inside, with_parts
+from symalloc.size.condition import le
 from symalloc.size.expr import ZERO, Expr, symbol
 
 _NAMES = (ir.AllocFresh, ir.Alias, ir.MakeTuple, ir.TakeField)
@@ -120,25 +118,11 @@ def _found(program: ir.Program, analysis: FunctionAnalysis, donation: Donation, 
             who, only = callee_of(one) or one.var.name, points_to.only_region(points_to.value_of(operand))
             if not isinstance(one, ir.CallKernel) or only is None:
                 raise RefusedAliasError(f"`{who}` takes {source}, or what is longer, as bytes in a row")
-            if not _stays_inside(program.kernels[who], position, prover):
+            if not stays_inside(program.kernels[who], position, prover):
                 why = f"it is not proved that `{who}` touches nothing behind the rows of its argument"
                 raise RefusedAliasError(f"{why} {position}, {source} or what is longer")
             uses.setdefault(one.var, []).append(position)
     return _Roomy(source, output, made, axes[0], rows, length, longer, uses)
-
-
-def _stays_inside(kernel: ir.Kernel, position: int, prover: Prover) -> bool:
-    """Return whether a kernel is proved to touch nothing but elements of a parameter."""
-    accesses = [one for one in kernel.accesses if one.parameter == position]
-    signed = dict.fromkeys(scalars_of(kernel), INT64_MIN)
-    known = Domain(lower=signed, assumptions=entry_facts_of(kernel))
-    claims = (
-        (claim, known.assuming(bound.range.where))
-        for bound in index_bounds(kernel, accesses)
-        for claim in (le(ZERO, bound.range.least), lt(bound.range.greatest, bound.extent))
-    )
-    understood = kernel.accesses and all(index is not None for one in accesses for index in one.indices)
-    return bool(understood) and all(prover.prove(*one, explain=False).holds for one in claims)
 
 
 def _roomy_kernel(

@@ -25,10 +25,13 @@ from tvm.ir.prim import expr as prim
 from symalloc.analysis.call_expansion import comparisons
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.kernels.index_bounds import entry_facts_of, index_bounds, scalars_of
 from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.planner.grid import Values, sample_grid
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
+from symalloc.prover.domain import INT64_MIN, Budget, Domain
+from symalloc.prover.prover import Prover
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -48,6 +51,7 @@ from symalloc.relax.ir_types import (
 )
 from symalloc.relax.rewrite import ModuleDraft, by_binding, with_body
 from symalloc.relax.shrink.kernel_stages import promises, stages_in
+from symalloc.size.condition import le, lt
 from symalloc.size.expr import ZERO, Expr
 
 Offsets: TypeAlias = tuple[int, ...]
@@ -151,8 +155,9 @@ def restores(
 
     With that added to each index of an access of a part, and the whole in its place, the original must be
     this text, and no part may be left.  A whole is of the type of its part but for extents.  Callers must see
-    to it that it holds all of the part, that offsets are the same wherever a tensor is given, and that a
-    kernel accesses what it stores to through one parameter: that buffers are apart is promised as it was.
+    to it that it holds all of the part, that indices into longer rows stay within the part, that offsets are
+    the same wherever a tensor is given, and that a kernel accesses what it stores to through one parameter:
+    that buffers are apart is promised as it was.
     """
     params, theirs = elements(made.params), elements(given.params)
     alone = len({one.__chandle__() for one in params}) == len(params) == len(theirs)
@@ -234,6 +239,23 @@ def _distance(one: Sequence[Node], other: Sequence[Node]) -> Offsets | None:
     return tuple(m - n for (_, m), (_, n) in pairs) if len(one) == len(other) and all(same) else None
 
 
+def stays_inside(kernel: ir.Kernel, position: int, prover: Prover, first: int = 0) -> bool:
+    """Return whether each index of a kernel into a parameter is proved to stay within the extent of its axis,
+    of the axes from the `first` on.
+    """
+    accesses = [one for one in kernel.accesses if one.parameter == position]
+    signed = dict.fromkeys(scalars_of(kernel), INT64_MIN)
+    known = Domain(lower=signed, assumptions=entry_facts_of(kernel))
+    claims = (
+        (claim, known.assuming(bound.range.where))
+        for bound in index_bounds(kernel, accesses)
+        if bound.axis >= first
+        for claim in (le(ZERO, bound.range.least), lt(bound.range.greatest, bound.extent))
+    )
+    understood = kernel.accesses and all(None not in one.indices[first:] for one in accesses)
+    return bool(understood) and all(prover.prove(*one, explain=False).holds for one in claims)
+
+
 class PartPlace(NamedTuple):
     """A tensor begins at the index `offsets` of the root `whole`, which lies in no other."""
 
@@ -284,6 +306,7 @@ class PartsProof:
         self.bindings: dict[int, Any] = {root: one.handle for root, one in self.fresh.items()}
         self.loose, self.given = {*analysis.escapes}, dict[ir.Var, dict[int, int]]()
         self.kernels: dict[object, tirx.PrimFunc | None] = {}
+        self.prover = Prover(Budget(z3_steps=0))  # what stays inside is seen without z3
         points = {root: [one.point for one in analysis.conflicts.accesses_to(root)] for root in self.fresh}
         self.spans = {root: (min(used), max(used)) for root, used in points.items() if used}
         for point in cfg.points:
@@ -409,11 +432,15 @@ class PartsProof:
             pairs = zip(self.shapes[self.given[call.var][at]], self.shapes[place.whole], strict=True)
             extents = tuple(None if own == whole else whole.as_constant for own, whole in pairs)
             parts[at] = Part(place.offsets, extents)
+        wider = [at for at, part in parts.items() if any(one is not None for one in part.extents[1:])]
         key = call.kernel, *parts.items(), *through.items()
         if key not in self.kernels:
+            kernel = self.analysis.program.kernels[call.kernel]
             given, offsets = self.module[call.kernel], {at: place.offsets for at, place in moved.items()}
             made = with_parts(given, parts, through)
             proved = made is not None and restores(given, made, offsets, through)
+            # a first index beyond its extent is beyond the tensor
+            proved = proved and all(stays_inside(kernel, at, self.prover, first=1) for at in wider)
             self.kernels[key] = made if proved else None
         return key, self.kernels[key]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import tirx
+from tvm.script import from_source
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import PlanOptions
@@ -80,6 +81,32 @@ def test_what_lies_where(steps: str, expected: str) -> None:
     for n in (1, 5) if places else ():
         x = np.random.default_rng(n).standard_normal((n, 8)).astype("float32")
         assert outputs(after, "main", [x]) == outputs(module, "main", [x])
+
+
+FLAT = """
+@T.prim_func(private=True, s_tir=True)
+def flat(a: T.handle, b: T.handle):
+    T.func_attr({"tirx.noalias": True})
+    n = T.int64()
+    x = T.match_buffer(a, (n, T.int64(8)), "float32")
+    y = T.match_buffer(b, (n, T.int64(8)), "float32")
+    for i, j in T.grid(n, T.int64(8)):
+        y[STORED] = x[LOADED] * T.float32(0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "loaded", "expected"),
+    [("i, j", "i, j", "a=c+0 b=c+8"), ("i, j", "0, i * 8 + j", "b=c+8"), ("0, i * 8 + j", "i, j", "a=c+0")],
+)
+def test_indices_that_leave_their_row_find_the_same_elements(stored: str, loaded: str, expected: str) -> None:
+    module = stepwise("a = tanh x; b = half a; c = join a b; return c")
+    flat = from_source(FLAT.replace("STORED", stored).replace("LOADED", loaded))
+    module = with_functions(module, {module.get_global_var("half"): flat})
+    proof = proof_of(module)
+    assert named(proof, places_in(proof)) == expected
+    x = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+    assert outputs(written(module)[0], "main", [x]) == outputs(module, "main", [x])
 
 
 def is_written(proof: PartsProof, places: Places, module: tvm.IRModule) -> bool:
