@@ -16,10 +16,10 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.effects import Effect, find_effects
+from symalloc.analysis.effects import Effect, EffectReader
 from symalloc.analysis.facts import NO_TESTS, BranchTests, FunctionFacts
 from symalloc.analysis.kernels.overlap import is_known
-from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.points_to import PointsToBuilder
 from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
@@ -358,8 +358,8 @@ def stale_uses(
 ) -> Iterator[StaleUse]:
     """The uses behind in-place calls of what these have overwritten; the first certain one goes first."""
     if points_to.consumed:
-        versions = find_points_to(program, points_to.cfg, summaries, versions=True)
-        conflicts = ReuseConflicts(versions, find_effects(program, versions, summaries), paths)
+        versions = PointsToBuilder(program, points_to.cfg, summaries, versions=True).build()
+        conflicts = ReuseConflicts(versions, EffectReader(program, versions, summaries).read(), paths)
         yield from sorted(
             _StaleUses(conflicts, program.kernels).find(), key=lambda use: (not use.certain, use.reader)
         )

@@ -78,28 +78,18 @@ RETURNED = "it is returned"
 """The reason of a root that escapes in no other way than that the function returns it."""
 
 
-def find_effects(
-    program: ir.Program,
-    points_to: PointsTo,
-    summaries: Mapping[str, FunctionSummary],
-    unsure: frozenset[ir.Var] = frozenset(),
-) -> Sequence[Effect]:
-    """The effect of every point of `points_to.cfg`.
+class EffectReader:
+    """Reads point after point; `filled` are the regions that hold content so far, on some path.
 
     What calls that bind a variable of `unsure` read and write they do on some paths only.
     """
-    return _EffectReader(program, points_to, summaries, unsure).read()
-
-
-class _EffectReader:
-    """Reads point after point; `filled` are the regions that hold content so far, on some path."""
 
     def __init__(
         self,
         program: ir.Program,
         points_to: PointsTo,
         summaries: Mapping[str, FunctionSummary],
-        unsure: frozenset[ir.Var],
+        unsure: frozenset[ir.Var] = frozenset(),
     ) -> None:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.unsure = unsure
@@ -113,7 +103,7 @@ class _EffectReader:
         return frozenset(var for point in self.points_to.cfg.points for var in point.uses)
 
     def read(self) -> Sequence[Effect]:
-        """The effects of all points."""
+        """The effect of every point of the function."""
         cfg, defs = self.points_to.cfg, self.points_to.defs
         effects = [NO_EFFECT] * (cfg.exit + 1)
         for index, instruction in cfg.instructions:
@@ -291,15 +281,15 @@ class _EffectReader:
         return Effect(reads, may, captures=reads | may)
 
 
-_EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
-    ir.Assert: _EffectReader.check,
-    ir.CallFunction: _EffectReader.call_function,
-    ir.CallKernel: _EffectReader.call_kernel,
-    ir.CallOperator: _EffectReader.call_operator,
-    ir.CallPacked: _EffectReader.call_packed,
-    ir.CallTIR: _EffectReader.call_tir,
-    ir.NotUnderstood: _EffectReader.not_understood,
-    ir.View: _EffectReader.view,
+_EFFECTS: dict[type, Callable[[EffectReader, Any], Effect]] = {
+    ir.Assert: EffectReader.check,
+    ir.CallFunction: EffectReader.call_function,
+    ir.CallKernel: EffectReader.call_kernel,
+    ir.CallOperator: EffectReader.call_operator,
+    ir.CallPacked: EffectReader.call_packed,
+    ir.CallTIR: EffectReader.call_tir,
+    ir.NotUnderstood: EffectReader.not_understood,
+    ir.View: EffectReader.view,
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import arguments_of, bind_kernel
 from symalloc.analysis.conflicts import FeasiblePaths, ReuseConflicts
-from symalloc.analysis.effects import Effect, LiveRanges, find_effects, find_escapes, find_live_ranges
+from symalloc.analysis.effects import Effect, EffectReader, LiveRanges, find_escapes, find_live_ranges
 from symalloc.analysis.kernels.coverage import (
     UNKNOWN_ELEMENTS,
     Elements,
@@ -25,7 +25,7 @@ from symalloc.analysis.kernels.coverage import (
     kernel_coverage,
 )
 from symalloc.analysis.kernels.uninitialized import MemoryRange
-from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.points_to import PointsToBuilder
 from symalloc.analysis.regions import (
     NO_EFFECTS,
     AbstractValue,
@@ -316,12 +316,12 @@ class FunctionAnalysis:
     @cached_property
     def points_to(self) -> PointsTo:
         """The regions that each variable points to."""
-        return find_points_to(self.program, self.cfg, self.summaries, unsure=self.unsure)
+        return PointsToBuilder(self.program, self.cfg, self.summaries, unsure=self.unsure).build()
 
     @cached_property
     def effects(self) -> Sequence[Effect]:
         """The effect of each point on regions."""
-        return find_effects(self.program, self.points_to, self.summaries, self.unsure)
+        return EffectReader(self.program, self.points_to, self.summaries, self.unsure).read()
 
     @cached_property
     def content(self) -> Content:

@@ -52,46 +52,34 @@ _MOST_PLACES = 64
 _CONSTANT = ir.Var("constant", OpaqueType())
 
 
-def find_points_to(
-    program: ir.Program,
-    cfg: ControlFlowGraph,
-    summaries: Mapping[str, FunctionSummary],
-    *,
-    versions: bool = False,
-    unsure: frozenset[ir.Var] = frozenset(),
-) -> PointsTo:
-    """Analyse one function, given the program that it stands in and the summaries of its callees.
+class PointsToBuilder:
+    """Analyses one function, given the program that it stands in and the summaries of its callees.
 
     `versions`: what an in-place call makes of its operand counts as other memory than the operand, so that
     handles of before the call and of after it are told apart.  What calls that bind a variable of `unsure`
-    return of their arguments, they return on some paths only.
-    """
-    return _PointsToBuilder(program, PointsTo(cfg=cfg), summaries, versions, unsure).build()
-
-
-class _PointsToBuilder:
-    """Binds variable after variable.
-
-    `defs` are the regions that the current point makes and fills; `storage_vars` the variables of opaque
-    values that serve as storages.
+    return of their arguments, they return on some paths only.  `defs` are the regions that the current point
+    makes and fills; `storage_vars` the variables of opaque values that serve as storages.
     """
 
     def __init__(
         self,
         program: ir.Program,
-        known: PointsTo,
+        cfg: ControlFlowGraph,
         summaries: Mapping[str, FunctionSummary],
-        versions: bool,
-        unsure: frozenset[ir.Var],
+        *,
+        versions: bool = False,
+        unsure: frozenset[ir.Var] = frozenset(),
     ) -> None:
-        self.known, self.value = known, known.value_of
+        self.known = PointsTo(cfg=cfg)
+        self.value = self.known.value_of
         self.program, self.summaries, self.versions = program, summaries, versions
         self.unsure = unsure
-        self.storage_vars = _storage_variables(known.cfg)
+        self.storage_vars = _storage_variables(cfg)
         self.defs = NO_REGIONS
         self.at = -1
 
     def build(self) -> PointsTo:
+        """Bind variable after variable; return the regions that they point to."""
         known, params = self.known, self.known.cfg.function.params
         self.add(RegionKind.CONSTANT, _CONSTANT, external=True)
         for param in params:
@@ -420,20 +408,20 @@ def _mapped(value: AbstractValue, change: Callable[[Pointees], Pointees]) -> Abs
     return change(value)
 
 
-_TRANSFER: dict[type, Callable[[_PointsToBuilder, Any], AbstractValue]] = {
+_TRANSFER: dict[type, Callable[[PointsToBuilder, Any], AbstractValue]] = {
     ir.Alias: lambda builder, i: builder.value(i.source),
-    ir.AllocFresh: _PointsToBuilder.alloc_fresh,
-    ir.AllocStorage: _PointsToBuilder.alloc_storage,
-    ir.AllocTensor: _PointsToBuilder.alloc_tensor,
-    ir.CallFunction: _PointsToBuilder.call_function,
-    ir.CallOperator: _PointsToBuilder.call_operator,
-    ir.CallPacked: _PointsToBuilder.call_packed,
-    ir.CallTIR: _PointsToBuilder.call_tir,
+    ir.AllocFresh: PointsToBuilder.alloc_fresh,
+    ir.AllocStorage: PointsToBuilder.alloc_storage,
+    ir.AllocTensor: PointsToBuilder.alloc_tensor,
+    ir.CallFunction: PointsToBuilder.call_function,
+    ir.CallOperator: PointsToBuilder.call_operator,
+    ir.CallPacked: PointsToBuilder.call_packed,
+    ir.CallTIR: PointsToBuilder.call_tir,
     ir.MakeTuple: lambda builder, i: TuplePointees(tuple(builder.value(field) for field in i.fields)),
     ir.MatchCast: lambda builder, i: builder.value(i.source if i.returns else None),
-    ir.NotUnderstood: _PointsToBuilder.not_understood,
-    ir.TakeField: _PointsToBuilder.take_field,
-    ir.View: _PointsToBuilder.view,
+    ir.NotUnderstood: PointsToBuilder.not_understood,
+    ir.TakeField: PointsToBuilder.take_field,
+    ir.View: PointsToBuilder.view,
 }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from symalloc.analysis.dependencies import HappensBefore, OrderName, dependency_graph
+from symalloc.analysis.dependencies import HappensBefore, dependency_graph
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.timeline import Timeline
@@ -142,7 +143,8 @@ def plan_program(
     for name, analysis in analyses.items():
         _LOG.info("planning `%s`", name, extra={"done": len(plans), "total": len(analyses)})
         judged = replace(program, functions=functions)
-        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, proved)
+        made = partial(_plan_in, name, judged, analyses, prover, grounded, proved)
+        plans[name] = _plan_function(name, judged, analyses, options, made)
         if analysis.called:
             functions[name] = written_function(plans[name], analysis.cfg)
     return {name: plans[name] for name in program.functions}
@@ -169,27 +171,22 @@ def _plan_function(
     name: str,
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
-    prover: Prover,
     options: PlanOptions,
-    grounded: Collection[Var],
-    proved: bool,
+    planned: Callable[[PlanOptions], Plan],
 ) -> Plan:
-    """Return a proved plan of the function `name` for the order that `options` ask for.
+    """Return a plan of the function `name`, as it is `planned` for the order that `options` ask for.
 
     With "auto" it is one for any order that the dependency graph permits, if that takes no more memory.
     """
-
-    def planned(order: OrderName) -> Plan:
-        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded, proved)
 
     def written(plan: Plan) -> Program:
         function = written_function(plan, analyses[name].cfg)
         return replace(program, functions={**program.functions, name: function})
 
-    plain = planned("total")
+    plain = planned(replace(options, order="total"))
     if options.order == "total":
         return plain
-    other = planned(options.searched)
+    other = planned(replace(options, order=options.searched))
     ordered = written(other)
     variant = analyse_variant(ordered, ordered.functions[name], analyses)
     relation = HappensBefore(graph=dependency_graph(variant), order=options.searched)
@@ -206,9 +203,9 @@ def _plan_in(
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
     prover: Prover,
-    options: PlanOptions,
     grounded: Collection[Var],
     proved: bool,
+    options: PlanOptions,
 ) -> Plan:
     """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 

@@ -147,27 +147,21 @@ def search(
     if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
         stacking = Stacking.of(range(len(buffers)), buffers)  # as high as their sum, or as the largest
         return ScoredStacking(stacking=stacking, ratios=np.ones(1), score=Score(1.0, 1.0))
+
+    def stacked(some: Sequence[Buffer]) -> ScoredStacking:
+        problem = StackingProblem.of(some, ranges, most_pairs=budget.packing, shapes=shapes)
+        point = problem.grid.nearest(typical_binding(problem.grid.names, ranges))
+        return _StackingSearch(problem=problem, budget=budget, whole=whole, point=point).found()
+
     classes = folded(buffers)
     if classes is None:
-        return _stacked(buffers, ranges, budget, whole, shapes)
-    alike = _stacked(folds_of(buffers, classes), ranges, budget, whole, shapes)
+        return stacked(buffers)
+    alike = stacked(folds_of(buffers, classes))
     if alike.score.worst > PERFECT and not whole.exhausted:
-        single = _stacked(buffers, ranges, budget, whole, shapes)
+        single = stacked(buffers)
         if single.score < alike.score:
             return single
     return replace(alike, stacking=Stacking.of(unfolded(alike.stacking.order, classes), buffers))
-
-
-def _stacked(
-    buffers: Sequence[Buffer],
-    ranges: Ranges,
-    budget: SearchBudget,
-    whole: PlanBudget,
-    shapes: Sequence[Mapping[str, int]],
-) -> ScoredStacking:
-    problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
-    point = problem.grid.nearest(typical_binding(problem.grid.names, ranges))
-    return _StackingSearch(problem=problem, budget=budget, whole=whole, point=point).found()
 
 
 # -- the problem in numbers --------------------------------------------------------------------------------
