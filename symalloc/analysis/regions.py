@@ -319,9 +319,13 @@ class PointsTo:
         Phis of phis can have more combinations of branches than anybody could go through; from some point on
         regions come without the branches that they are on, which loses precision and nothing else.
         """
-        if (must, may) not in self._targets:
-            self._targets[must, may] = [*self._taken_apart(must, may)]
-        return self._targets[must, may]
+        found = self._targets.get((must, may))
+        if found is None:
+            alone = self.only_region(Pointees(must, may))
+            only = None if alone is None else Target(alone.number, alone.path, certain=True)
+            found = [*self._taken_apart(must, may)] if only is None else (only,)
+            self._targets[must, may] = found
+        return found
 
     def _taken_apart(self, must: RegionSet, may: RegionSet) -> Iterator[Target]:
         pending = [(may, EVERY_PATH, False), (must, EVERY_PATH, True)]

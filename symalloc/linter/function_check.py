@@ -57,6 +57,7 @@ class MemoKeys:
     def __init__(self, context: FunctionContext) -> None:
         self.context = context
         self.places: dict[int, Hashable] = {}
+        self.handles: dict[ir.Var, Hashable] = {}
 
     def of(self, made: Instruction) -> Hashable | None:
         """The key of an instruction; None where it is too cheap to check, or too rare."""
@@ -86,7 +87,10 @@ class MemoKeys:
         """The key of the value of a field: of a variable its type, and where it may begin."""
         kind = type(value)
         if kind is ir.Var:
-            return id(value.type), *self.context.points_to.offsets(value)
+            found = self.handles.get(value)
+            if found is None:
+                found = self.handles[value] = id(value.type), *self.context.points_to.offsets(value)
+            return found
         if kind is tuple and not (value and type(value[0]) is Expr):
             return tuple(map(self.value, value))
         return id(value) if kind in (tuple, DType) else value

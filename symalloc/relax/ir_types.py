@@ -10,6 +10,7 @@ convert arguments at every call.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -90,16 +91,17 @@ def free_name(wanted: str, taken: Container[str], tail: Callable[[int], str] = l
 
 def elements(array: Node) -> tuple[Any, ...]:
     """The elements of an array: TVM's Python classes ask for one by one, which takes ten times as long."""
-    found: tuple[Any, ...] = ()
-
-    def take(*elements: Any) -> None:
-        nonlocal found
-        found = elements
-
-    array_functions.unpack(take, array)
+    array_functions.unpack(_take, array)
+    found: tuple[Any, ...] = _unpacked.elements
+    del _unpacked.elements
     return found
 
 
+def _keep(*elements: Any) -> None:
+    _unpacked.elements = elements
+
+
+_unpacked, _take = threading.local(), tvm_ffi.convert(_keep)  # to make a function of tvm-ffi's takes longest
 array_functions.unpack.release_gil = False  # it does nothing but call Python
 
 

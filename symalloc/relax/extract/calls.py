@@ -321,9 +321,11 @@ def _place_tensor(site: CallSite) -> ir.Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
     types = site.context.types
     take = types.shape_or_none if site.context.module.open_shapes else types.shape
-    shape, dtype = take(site.arguments[2]), _known_dtype(site, 3)
+    shape, dtype, head = take(site.arguments[2]), _known_dtype(site, 3), site.head
+    if is_open(head["var"].type):
+        head = site.context.known_head(head, TensorType(shape=shape, dtype=dtype))
     return ir.AllocTensor(
-        **site.context.known_head(site.head, TensorType(shape=shape, dtype=dtype)),
+        **head,
         storage=site.operand(0),
         offset=site.context.form.expr(site.arguments[1]),
         shape=shape,

@@ -42,7 +42,8 @@ from symalloc.size.expr import Expr
 VARIABLES = (tvm.ir.Var, relax.DataflowVar)
 _MOST_SHOWN = 100  # characters of an extent
 _SHAPES = (relax.ShapeExpr, relax.ShapeType)
-_MAY_GIVE_SHAPES = frozenset({ir.CallOperator, ir.CallPacked, ir.Alias, ir.MatchCast})
+MAY_GIVE_SHAPES = frozenset({ir.CallOperator, ir.CallPacked, ir.Alias, ir.MatchCast})
+_NOTED = frozenset({ir.Alias, ir.CallKernel, ir.CallTIR, ir.MakeTuple, ir.MatchCast, ir.TakeField, ir.View})
 
 
 class CommonFields(TypedDict):
@@ -227,11 +228,11 @@ class Context:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def renamed(self, value: Node) -> ir.Var | None:
+    def renamed(self, value: VarNode) -> ir.Var | None:
         """The tensor that a binding gives another name; None where its type does not tell all of it, or it is
         no other name.
         """
-        source = self._vars.get(value.__chandle__()) if type(value) in VARIABLES else None
+        source = self._vars.get(value.__chandle__())
         kind = None if source is None else source.type
         told = type(kind) is TensorType and kind.shape is not None and kind.dtype is not None
         return source if told else None
@@ -301,7 +302,7 @@ class Context:
 
     def note_shape(self, made: ir.Instruction) -> None:
         """Take note of the shapes of tensors, under whatever name: none of their numbers is negative."""
-        match made if type(made) in _MAY_GIVE_SHAPES else None:
+        match made:
             case ir.CallOperator(name="relax.shape_of") | ir.CallPacked(name="vm.builtin.shape_of"):
                 self._of_tensors.add(made.var)
             case ir.Alias(source=source) | ir.MatchCast(source=source) if source in self._of_tensors:
@@ -491,6 +492,8 @@ class KnownIntegers:
 
     def note(self, made: ir.Instruction) -> ir.Instruction:
         """Note what an instruction does; return it with the accesses that known integers tell."""
+        if not self.held and type(made) not in _NOTED:
+            return made
         match made:
             case ir.CallKernel() | ir.CallTIR():
                 return self._called(made)
@@ -504,7 +507,7 @@ class KnownIntegers:
                 fields = source.items if isinstance(source, ir.TupleValue) else self._fields.get(source, ())
                 if index < len(fields):
                     self._first[made.var] = self._memory(fields[index])
-            case _ if self.held:
+            case _:
                 for operand in operands_of(made):
                     for leaf in leaves_in(operand):
                         self.held.pop(self._memory(leaf), None)

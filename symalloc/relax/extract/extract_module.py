@@ -14,7 +14,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.span import NO_SPANS, NumberedSpans, PrintedScript, Source, SourceMap, Span, script_maps
 from symalloc.program.types import OpaqueType, StorageType, TupleType, filled_in
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
-from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
+from symalloc.relax.extract.context import MAY_GIVE_SHAPES, VARIABLES, CommonFields, Context, ModuleFacts
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
@@ -252,7 +252,8 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
-        name, source = str(var.name), self.renamed(value)  # a text of TVM's holds an object
+        name = str(var.name)  # a text of TVM's holds an object
+        source = self.renamed(value) if type(value) in VARIABLES else None
         if source is not None and self.handles and var.__chandle__() not in self._unbound:
             self._vars[var.__chandle__()] = source
             self.names.setdefault(source, []).append(name)
@@ -276,11 +277,12 @@ class FunctionExtractor(Context):
             made = ir.View(**head, source=of, shape=shape, dtype=dtype, offset=ZERO, kind="reshape")
             made = self.integers.note(made)
         self.out.append(made)
-        self.note_shape(made)
         if made.var is not declared:
             self.retype(var, made.var)
-        if type(made) is ir.CallOperator and made.name == "relax.null_value":
-            self.nulls.add(var.__chandle__())
+        if type(made) in MAY_GIVE_SHAPES:
+            self.note_shape(made)
+            if type(made) is ir.CallOperator and made.name == "relax.null_value":
+                self.nulls.add(var.__chandle__())
 
     def _span_of(self, name: str, value: Node) -> Span | None:
         return self.source_map.span_of("" if type(value) is relax.If else name, span_given(value))
