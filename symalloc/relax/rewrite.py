@@ -114,6 +114,8 @@ class ModuleDraft:
 
     def without_unused(self) -> tvm.IRModule:
         """The module with these functions, less the private ones that nothing calls any more."""
+        if not self.functions:
+            return self.module
         written, private = self.finished(), referenced(self.module.functions.values())
         private -= {v.name_hint for v, f in written.functions_items() if "global_symbol" in (f.attrs or {})}
         while gone := private - referenced(written.functions.values()):
