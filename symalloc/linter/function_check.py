@@ -149,7 +149,8 @@ class FunctionCheck:
 
     def _in_functions(self, *, expanded: bool) -> None:
         for generator in IN_FUNCTIONS:
-            if generator.expanded is expanded and any(map(self.rulebook.by_site, generator.kinds)):
+            by_site = map(self.rulebook.by_site.__getitem__, generator.kinds)
+            if generator.expanded is expanded and any(by_site):
                 for point, site in generator.generate(self.context):
                     self._site(site, point)
 
@@ -204,7 +205,7 @@ class FunctionCheck:
 
     def _site(self, site: Site, point: int) -> None:
         """Ask every rule about one site."""
-        rules = [rule for rule in self.rulebook.by_site(site.kind) if rule.relation == site.relation]
+        rules = [rule for rule in self.rulebook.by_site[site.kind] if rule.relation == site.relation]
         if site.relation is not None:
             for rule in rules:
                 if self.context.paths.feasible(*_place(site, point)):
@@ -366,7 +367,7 @@ class FunctionCheck:
 
     def report_declared_bounds(self) -> None:
         """Keep one finding for each symbol whose bounds nothing enforces and some constraint needs."""
-        rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
+        rules = [r for r in self.rulebook.by_site["declared-bound"] if r.relation == "bound-not-enforced"]
         needed = [(bound, finding) for finding in self.bound_dependent for bound in finding.needed]
         for name in dict.fromkeys(bound.symbol for bound, _ in needed):
             about = [(bound, finding) for bound, finding in needed if bound.symbol == name]

@@ -182,7 +182,7 @@ def _answer(
         dedup_key=(point, asked.constraint),
     )
     more = {"asked": asked, "proof": proof, "only_empty": only_empty, "cause": cause, "needed": needed}
-    rules = [rule for rule in one.rulebook.by_site("call") if rule.relation == site.relation]
+    rules = [rule for rule in one.rulebook.by_site["call"] if rule.relation == site.relation]
     findings = [one.finding(rule, site, point, **more) for rule in rules]
     for finding in findings:
         one.keep(finding)
@@ -376,7 +376,7 @@ class Linter:
         self.rulebook = load_rules(options.rules)
         self.assume = parse_assumptions(options.assume)
         self._active = self.rulebook.select(options.select, options.ignore)
-        self._bound_rules = frozenset(rule.id for rule in self.rulebook.by_site("declared-bound"))
+        self._bound_rules = frozenset(rule.id for rule in self.rulebook.by_site["declared-bound"])
         self._ignored = {
             pattern: frozenset().union(*map(self.rulebook.ids, keys))
             for pattern, keys in options.per_file_ignores.items()

@@ -186,16 +186,11 @@ class Dominance:
         return found
 
     @property
-    def exhausted(self) -> bool:
-        """True once so much was compared that only what terms show is seen: formulas must be short from
-        here on.
-        """
-        return self.order.compared > MOST_COMPARED
-
-    @property
     def too_long(self) -> bool:
-        """True once nothing more is to be spent."""
-        return self.exhausted or self.budget.exhausted
+        """True once nothing more is to be spent, or so much was compared that only what terms show is seen:
+        formulas must be short from there on.
+        """
+        return self.order.compared > MOST_COMPARED or self.budget.exhausted
 
     def may_reach(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` at the sample bindings."""

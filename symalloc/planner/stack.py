@@ -114,11 +114,6 @@ class Score:
     worst: float
     mean: float
 
-    @classmethod
-    def of(cls, ratios: Values) -> Score:
-        """Return the score of these ratios, rounded so that noise in the last digits decides nothing."""
-        return cls(round(float(ratios.max()), 9), round(float(ratios.mean()), 9))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredStacking:
@@ -279,7 +274,9 @@ def judged(problem: StackingProblem, order: Sequence[int]) -> ScoredStacking:
     """Return the stacking of `order`, judged over the grid."""
     stacking, heights = _piled(problem.graph, order, problem.kinds, problem.values)
     ratios = np.maximum(heights / problem.floors, 1.0)
-    return ScoredStacking(stacking=stacking, ratios=ratios, score=Score.of(ratios))
+    # so that noise in the last digits decides nothing
+    score = Score(round(float(ratios.max()), 9), round(float(ratios.mean()), 9))
+    return ScoredStacking(stacking=stacking, ratios=ratios, score=score)
 
 
 def _piled(

@@ -164,7 +164,7 @@ def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | N
     shown.
     """
     attempt = _Refutation(budget)
-    return attempt.layer if attempt.closed(tuple(conditions), box) else None
+    return LAYERS[attempt.rank] if attempt.closed(tuple(conditions), box) else None
 
 
 class _Refutation:
@@ -174,10 +174,6 @@ class _Refutation:
         self.cases = budget.cases
         self.meter = Meter(budget.work)
         self.rank = 0
-
-    @property
-    def layer(self) -> str:
-        return LAYERS[self.rank]
 
     def used(self, layer: str) -> bool:
         self.rank = max(self.rank, LAYERS.index(layer))

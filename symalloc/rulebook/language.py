@@ -31,10 +31,6 @@ class Quantity:
     expr: Expr
     in_bytes: bool
 
-    def at(self, values: Values) -> Expr:
-        """The size where the quantities have `values`; raises KeyError where one has none."""
-        return self.expr.substitute({name: values[name] for name in self.expr.symbols})
-
 
 _OPPOSITES: Mapping[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
     ast.LtE: (operator.le, ">"),

@@ -46,7 +46,7 @@ class _Slot:
         if self.quantity is not None and self.text not in values:
             sizes = {name: values.get(name) for name in self.quantity.expr.symbols}
             known = {name: as_expr(size) for name, size in sizes.items() if isinstance(size, Expr | int)}
-            value = self.quantity.at(known) if len(known) == len(sizes) else None
+            value = self.quantity.expr.substitute(known) if len(known) == len(sizes) else None
         return None if value is None else _written(value, in_bytes=self.in_bytes)
 
 
@@ -400,12 +400,9 @@ class Rulebook:
     rules: tuple[Rule, ...]
 
     @cached_property
-    def _by_site(self) -> Mapping[str, tuple[Rule, ...]]:
+    def by_site(self) -> Mapping[str, tuple[Rule, ...]]:
+        """The rules about each kind of site."""
         return {kind: tuple(rule for rule in self.rules if rule.site == kind) for kind in SITE_KINDS}
-
-    def by_site(self, kind: str) -> tuple[Rule, ...]:
-        """The rules about one kind of site; raises KeyError for a kind that does not exist."""
-        return self._by_site[kind]
 
     def get(self, key: str) -> Rule:
         """The rule with that id (in any case) or name; raises RuleError with a suggestion."""

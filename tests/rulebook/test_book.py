@@ -42,12 +42,12 @@ def test_every_shipped_rule_is_documented_and_has_examples() -> None:
 
 def test_rules_are_found_by_site() -> None:
     rules = load_rules()
-    assert {r.id for r in rules.by_site("tensor-on-storage")} >= {"SYM101", "SYM102", "SYM104", "SYM106"}
+    assert {r.id for r in rules.by_site["tensor-on-storage"]} >= {"SYM101", "SYM102", "SYM104", "SYM106"}
     for kind in SITE_KINDS:
-        assert rules.by_site(kind) == tuple(rule for rule in rules.rules if rule.site == kind)
-    assert sum(len(rules.by_site(kind)) for kind in SITE_KINDS) == len(rules.rules)
+        assert rules.by_site[kind] == tuple(rule for rule in rules.rules if rule.site == kind)
+    assert sum(len(rules.by_site[kind]) for kind in SITE_KINDS) == len(rules.rules)
     with pytest.raises(KeyError):
-        rules.by_site("nowhere")
+        rules.by_site["nowhere"]
 
 
 @pytest.mark.parametrize("key", ["SYM203", "sym203", "live-tensors-overlap", "Live-Tensors-Overlap"])
@@ -93,7 +93,7 @@ def test_a_house_rule_joins_the_shipped_ones(write_rule: RuleWriter) -> None:
     rules = load_rules([folder])
     assert len(rules.rules) == len(SHIPPED) + 1
     assert rules.get("odd-storage").id == "HOUSE101"
-    assert next(r.id for r in rules.by_site("tensor-on-storage")) == "HOUSE101"
+    assert next(r.id for r in rules.by_site["tensor-on-storage"]) == "HOUSE101"
     assert len(load_rules().rules) == len(SHIPPED)
     assert load_rules([folder / "HOUSE101.toml"]).rules == rules.rules
 

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Literal, TypeAlias
 
 from symalloc.analysis.donation import function_meant
@@ -95,11 +94,6 @@ class FunctionMemory:
         yield from (one.nbytes for one in self.state)
         yield from (self.inputs, self.kept, *self.call)
         yield from (size for level in self.workspace for size in level)
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """All that is not known."""
-        return tuple(dict.fromkeys(chain.from_iterable(self.unknown.values())))
 
     def sums(self, asked: Sum, constants: int = 0, *, least: bool = False) -> tuple[Expr, ...]:
         """Sums of bytes of which the largest is what is asked; `least`: only what is held for sure."""

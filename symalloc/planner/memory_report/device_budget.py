@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from itertools import product, zip_longest
+from itertools import chain, product, zip_longest
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -491,7 +491,7 @@ class _Reckoning:
         """The memory that is not known, and in which functions."""
         found: dict[str, list[str]] = {}
         for function in self.called:
-            reasons = list(function.gaps)
+            reasons = [*dict.fromkeys(chain.from_iterable(function.unknown.values()))]
             if function.state and function.name not in self.states:
                 reasons.append("how long what it creates is kept (--state says so)")
             if not self.creates:
