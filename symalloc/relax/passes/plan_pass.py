@@ -401,7 +401,7 @@ def _in_pieces(
 
     most, chosen = options.chunks if options.chunks > 1 else MOST_PIECES, usual
     for name in [one for one in usual.plans if not fits(one, 1)]:
-        search = GroupSearch(PartsProof(given.module, given.analyses[name]), largest[name])
+        search = GroupSearch(PartsProof(given.module, given.analyses[name], reshaped=True), largest[name])
         groups[name] = [*search.groups(limit // SHARE)]
         count = _fewest(most, limit, partial(fits, name), partial(size, name)) if groups[name] else None
         if count is not None:

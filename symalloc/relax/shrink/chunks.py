@@ -22,6 +22,9 @@ from tvm.ir import GlobalVar
 
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.planner.buffers.candidates import known_symbols, padded_size
+from symalloc.program import ir
+from symalloc.program.operands import type_of
+from symalloc.program.types import extents_of
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -45,8 +48,9 @@ from symalloc.relax.shrink.kernel_parts import INDEX, Begin, PartsProof, is_told
 from symalloc.relax.shrink.kernel_stages import SPATIAL, Stage, promises, stages_of
 from symalloc.size.choice import minimum
 from symalloc.size.condition import eq, le
-from symalloc.size.expr import ZERO, Expr, ceildiv, evaluated
+from symalloc.size.expr import ZERO, Expr, ceildiv, evaluated, product
 
+_RESHAPE = tvm.ir.Op.get("relax.reshape")
 MOST_PIECES = 16  # that are tried where nobody says how many
 SHARE = 8  # what takes less than such a share of what shall be held is left as it is
 
@@ -184,15 +188,27 @@ def _rows_touched(stages: Sequence[Stage], cut: Collection[int]) -> Rows:
 # -- search --------------------------------------------------------------------------------------------------
 
 
+def row_dim(dim: int, shape: Sequence[Expr], other: Sequence[Expr]) -> int:
+    """The dimension of a tensor that is reshaped to an`other` with the rows of `dim`; -1 for none."""
+    apart = product(shape[dim + 1 :])
+    alike = (at for at, one in enumerate(other) if one == shape[dim] and product(other[at + 1 :]) == apart)
+    return next(alike, -1)
+
+
+def _extents(operand: ir.Operand) -> tuple[Expr, ...]:
+    return (*extents_of(type_of(operand)),)
+
+
 class CutCall(NamedTuple):
-    """A call, an `instruction`: the `kernel` for some of the `rows`, and the roots of its arguments that a
-    function allocates, by position.
+    """A call, an `instruction`: the `kernel` for some of the `rows`, which are dimensions of the roots of its
+    arguments that a function allocates, by position; and those of `parts`, as they are given.
     """
 
     instruction: Any
     kernel: tirx.PrimFunc
-    rows: Rows
     roots: Mapping[int, int]
+    rows: Rows
+    parts: Rows
 
 
 class RowGroup(NamedTuple):
@@ -241,10 +257,15 @@ class GroupSearch:
         """
         lengths = [one.evaluate(self.at) for one in self.proof.shapes[tensor]]
         longest = sorted((d for d, one in enumerate(lengths) if one > 1), key=lambda d: -lengths[d])
-        group, tried = next(filter(None, (self.with_parts({tensor: d}) for d in longest)), None), {tensor}
+        found = filter(None, (self.along(tensor, dim, least) for dim in longest))
+        return max(found, key=lambda group: sum(map(self.sizes.__getitem__, group.parts)), default=None)
+
+    def along(self, tensor: int, dim: int, least: int) -> RowGroup | None:
+        """The group in which a tensor is a part along one dimension."""
+        group, tried = self.with_parts({tensor: dim}), {tensor}
         while group is not None:
-            pairs = ((call.roots.get(at, -1), at, call) for call in group.calls.values() for at in call.rows)
-            dims = {root: call.rows[at] for root, at, call in pairs if self.sizes.get(root, 0) > least}
+            pairs = ((call.roots[at], dim) for call in group.calls.values() for at, dim in call.rows.items())
+            dims = {root: dim for root, dim in pairs if dim >= 0 and self.sizes.get(root, 0) > least}
             root = next((one for one in dims if one not in tried), None)
             if root is None:
                 break
@@ -265,14 +286,19 @@ class GroupSearch:
         for number in numbers:
             call: Any = self.graph.instructions[number]
             roots = self.proof.given.get(call.var, {})
-            named = tuple((at, parts[root]) for at, root in roots.items() if root in parts)
-            found = self.cut(call.kernel, named) if named else None
+            shapes = {at: (self.proof.shapes[roots[at]], _extents(call.arguments[at])) for at in roots}
+            named = {at: row_dim(parts[root], *shapes[at]) for at, root in roots.items() if root in parts}
+            found = (
+                self.cut(call.kernel, tuple(named.items())) if named and -1 not in named.values() else None
+            )
             if found is None:
                 return None
-            calls[number] = CutCall(call, *found, roots)
-            stores = [at for at in calls[number].rows if self.proof.stores(call, at)]
-            stored.update({roots.get(at, -1): calls[number].rows[at] for at in stores})
-        extents = {None if one < 0 else self.proof.shapes[one][dim] for one, dim in stored.items()}
+            rows = {at: row_dim(dim, *shapes[at][::-1]) for at, dim in found[1].items() if at in roots}
+            calls[number] = CutCall(call, found[0], roots, rows, named)
+            stores = (at for at in found[1] if self.proof.stores(call, at))
+            stored.update({roots.get(at, -1): rows.get(at, -1) for at in stores})
+        known = -1 not in stored and -1 not in stored.values()
+        extents = {self.proof.shapes[one][dim] for one, dim in stored.items()} if known else ()
         (extent,) = extents if len(extents) == 1 else (None,)
         if extent is None or not all(self.goes_by(one, stored) for one in calls.values()):
             return None
@@ -341,6 +367,10 @@ class _PieceWriter:
         """Write a group in so many pieces where its last call is."""
         ends, most = group.ends(count, prover), ceildiv(group.extent, count)
         prims = PrimBuilder(group.proof.analysis.cfg.function.variables)
+
+        def sized(shape: Sequence[Expr], dim: int) -> relax.ShapeExpr:
+            return relax.ShapeExpr([prims(most if i == dim else one) for i, one in enumerate(shape)])
+
         for call in group.calls.values() if ends else ():
             into = self.written.setdefault(call.instruction.handle.__chandle__(), [])
         for begin, end in pairwise(ends):
@@ -348,25 +378,28 @@ class _PieceWriter:
             for call in group.calls.values():
                 binding = call.instruction.handle
                 arguments = [*elements(binding.value.args), prims(begin), prims(end - begin)]
-                for at, root in call.roots.items():
-                    if root in group.parts:
-                        if root not in parts:
-                            into.append(self.part(group.proof.bindings[root], group.parts[root], prims(most)))
-                            parts[root] = into[-1].var
-                        arguments[at] = parts[root]
+                for at, dim in call.parts.items():
+                    root, shape = call.roots[at], _extents(call.instruction.arguments[at])
+                    whole = group.proof.shapes[root]
+                    if root not in parts:
+                        into.append(self.part(group.proof.bindings[root], sized(whole, group.parts[root])))
+                        parts[root] = into[-1].var
+                    arguments[at] = parts[root]
+                    if shape != whole:
+                        into.append(_reshaped(parts[root], sized(shape, dim)))
+                        arguments[at] = into[-1].var
                 kernel = call.kernel.__chandle__()
                 if kernel not in self.called:
                     self.called[kernel] = self.draft.add(f"{binding.value.op.name_hint}_rows", call.kernel)
                 made_call = with_arguments(binding.value, arguments, self.called[kernel])
                 into.append(bound(typed_var("_", binding.var.ty), made_call))
 
-    def part(self, made: BindingNode, dim: int, rows: Node) -> BindingNode:
+    def part(self, made: BindingNode, shape: relax.ShapeExpr) -> BindingNode:
         """The allocation of some rows of a tensor."""
         whole, value = made.var, made.value
         self.gone.add(whole.__chandle__())
-        shape = [rows if i == dim else one for i, one in enumerate(elements(whole.ty.shape.values))]
-        kind = relax.TensorType(relax.ShapeExpr(shape), whole.ty.dtype, whole.ty.vdevice)
-        arguments = [kind.shape, *elements(value.args)[1:]]
+        kind = relax.TensorType(shape, whole.ty.dtype, whole.ty.vdevice)
+        arguments = [shape, *elements(value.args)[1:]]
         return bound(typed_var(whole.name, kind), typed_call(value.op, arguments, kind, [kind], value.span))
 
     def stand_in(self, _: str, binding: BindingNode) -> list[relax.Binding] | None:
@@ -376,3 +409,8 @@ class _PieceWriter:
         if found is None and not self.gone.isdisjoint(one.__chandle__() for one in used):
             self.gone.add(var.__chandle__())
         return [] if var.__chandle__() in self.gone else found
+
+
+def _reshaped(part: VarNode, shape: relax.ShapeExpr) -> BindingNode:
+    kind = relax.TensorType(shape, part.ty.dtype, part.ty.vdevice)
+    return bound(typed_var(part.name, kind), typed_call(_RESHAPE, [part, shape], kind))

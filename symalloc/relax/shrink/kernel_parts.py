@@ -30,6 +30,7 @@ from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.planner.grid import Values, sample_grid
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
+from symalloc.program.types import byte_count
 from symalloc.prover.domain import INT64_MIN, Budget, Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.kernel_offsets import accepts_offset
@@ -293,11 +294,12 @@ class PartsProof:
 
     `fresh` are those that it allocates, by root, with `shapes` and `bindings`; `spans` tells the first and
     last point that uses one, `given` those of each call of a kernel, by position; `loose` are the roots that
-    anything else sees, `entry` the symbols known from the start, `kernels` what was made of kernels.
+    anything else sees, `entry` the symbols known from the start, `kernels` what was made of kernels.  Those
+    that are given `reshaped` are told as well where that is wanted.
     """
 
-    def __init__(self, module: tvm.IRModule, analysis: FunctionAnalysis) -> None:
-        self.module, self.analysis = module, analysis
+    def __init__(self, module: tvm.IRModule, analysis: FunctionAnalysis, *, reshaped: bool = False) -> None:
+        self.module, self.analysis, self.reshaped = module, analysis, reshaped
         cfg, known = analysis.cfg, {} if analysis.cfg.joins else analysis.allocations
         self.entry = known_symbols(cfg).entry
         made = [(known[one.var].number, one) for _, one in cfg.of_type(ir.AllocFresh) if one.var in known]
@@ -329,13 +331,14 @@ class PartsProof:
         return points_to.roots(points_to.regions_of(operand))
 
     def root(self, operand: ir.Operand) -> int | None:
-        """The tensor of `fresh` that an operand is for sure, as it was allocated."""
+        """The tensor of `fresh` that an operand is for sure, as it was allocated, or `reshaped`."""
         points_to, kind = self.analysis.points_to, tensor_type(operand)
         region = points_to.only_region(points_to.value_of(operand))
         if region is None or kind is None or region.offset != ZERO or region.root not in self.fresh:
             return None
         made = self.fresh[region.root]
-        return region.root if (kind.shape, kind.dtype) == (made.shape, made.dtype) else None
+        as_large = self.reshaped and byte_count(kind.shape, made.dtype) == byte_count(made.shape, made.dtype)
+        return region.root if kind.dtype == made.dtype and (kind.shape == made.shape or as_large) else None
 
     def place(self, places: Places, root: int) -> PartPlace:
         """The place of a tensor, in itself where it lies in no other."""
