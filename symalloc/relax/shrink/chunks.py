@@ -44,7 +44,15 @@ from symalloc.relax.ir_types import (
     with_shape,
 )
 from symalloc.relax.rewrite import ModuleDraft, map_bindings
-from symalloc.relax.shrink.kernel_parts import INDEX, Begin, PartsProof, is_told, restores, with_accesses
+from symalloc.relax.shrink.kernel_parts import (
+    INDEX,
+    Begin,
+    PartsProof,
+    is_told,
+    restores,
+    stays_inside,
+    with_accesses,
+)
 from symalloc.relax.shrink.kernel_stages import SPATIAL, Stage, promises, stages_of
 from symalloc.size.choice import minimum
 from symalloc.size.condition import eq, le
@@ -235,6 +243,8 @@ class GroupSearch:
     def __init__(self, proof: PartsProof, at: Mapping[str, int]) -> None:
         self.proof, self.at, self.graph = proof, at, dependency_graph(proof.analysis)
         self.cut = cache(lambda name, parts: _cut(proof.module[name], dict(parts)))
+        kernels, prover = proof.analysis.program.kernels, proof.prover
+        self.inside = cache(lambda name, position: stays_inside(kernels[name], position, prover))
         own, regions = proof.fresh.keys() & self.graph.touches.keys(), proof.analysis.points_to.regions
         known = {one: evaluated(padded_size(regions[one].nbytes), at) for one in sorted(own - proof.loose)}
         self.sizes = {one: size for one, size in known.items() if size is not None}
@@ -293,7 +303,8 @@ class GroupSearch:
             )
             if found is None:
                 return None
-            rows = {at: row_dim(dim, *shapes[at][::-1]) for at, dim in found[1].items() if at in roots}
+            inside = [at for at in found[1] if at in roots and self.inside(call.kernel, at)]
+            rows = {at: row_dim(found[1][at], *shapes[at][::-1]) for at in inside}
             calls[number] = CutCall(call, found[0], roots, rows, named)
             stores = (at for at in found[1] if self.proof.stores(call, at))
             stored.update({roots.get(at, -1): rows.get(at, -1) for at in stores})

@@ -30,7 +30,7 @@ from symalloc.size.expr import Expr, ceildiv, constant, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
 from tests.relax import modules_with_effects as effects
-from tests.relax.shrink import unequal_arguments
+from tests.relax.shrink import modules_to_cut
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
@@ -257,7 +257,7 @@ def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
 
 @pytest.mark.parametrize(("name", "given"), [("Scores", {"n": 64, "k": 64}), ("Joined", {"k": 4})])
 def test_what_a_kernel_refuses_is_refused_in_pieces_and_parts(name: str, given: Mapping[str, int]) -> None:
-    lowered = lower_or_refuse(getattr(unequal_arguments, name), "llvm", "default")
+    lowered = lower_or_refuse(getattr(modules_to_cut, name), "llvm", "default")
     options = PlanOptions(shrink="safe", max_arena=9216, chunks=8, sizes=given)
     machine = machines(
         plan_or_refuse(lowered, "llvm", options).module, "naive", target="llvm", pipeline="default"
@@ -278,6 +278,14 @@ def test_what_pieces_meet_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) ->
     example = read_one(Path(__file__).parents[3] / "examples" / "attention.py")
     found, _ = cut(lower_or_refuse(example, "llvm", "default"), "main", {"n": 512}, 0.35)
     assert found.pieces and {*asked.values()} == {1}, "each piece that makes rows of a result"
+
+
+def test_a_kernel_that_goes_on_in_the_next_row_is_not_cut() -> None:
+    given = lower_or_refuse(modules_to_cut.Shifted, "llvm", "default")
+    options = PlanOptions(shrink="safe", max_arena=9216, chunks=8, sizes={"n": 64})
+    module = plan_or_refuse(given, "llvm", options).module
+    x = np.random.default_rng(0).standard_normal((64, 8)).astype("float32")
+    assert outputs(module, "main", [x]) == outputs(given, "main", [x])
 
 
 @pytest.mark.parametrize("seed", range(4))
