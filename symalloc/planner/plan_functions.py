@@ -183,9 +183,9 @@ def _plan_function(
         function = written_function(plan, analyses[name].cfg)
         return replace(program, functions={**program.functions, name: function})
 
-    plain = planned(replace(options, order="total"))
     if options.order == "total":
-        return plain
+        return planned(options)
+    plain = planned(replace(options, order="total"))
     other = planned(replace(options, order=options.searched))
     ordered = written(other)
     variant = analyse_variant(ordered, ordered.functions[name], analyses)
@@ -300,7 +300,8 @@ def _layouts(
         kept = bool(outgrown or beyond_limit)
         if layout is not None and not kept:
             excess = found.excess([arena.size for arena in layout.arenas])
-            if excess <= max(1.0, found.excess()) or search.options.kept or search.options.order != "total":
+            free = search.options.kept or search.options.order != "total"
+            if free or excess <= 1.0 or excess <= found.excess():
                 yield found, layout
             else:
                 loose.append((excess, found, layout))

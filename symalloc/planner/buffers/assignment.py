@@ -222,9 +222,9 @@ class _Assigning:
                 break
             attempts = replace(attempts, held=held)
             groups, attempt = attempts.best(attempt)
-        heights = sum(held.height(group) for group in groups if group[0] in planned)
-        if self.options.order != "total" and (heights > held.floor).any():  # all may be held at once
-            groups = everything
+        if self.options.order != "total":  # all may be held at once
+            heights = sum(held.height(group) for group in groups if group[0] in planned)
+            groups = everything if (heights > held.floor).any() else groups
         return Chosen(held, groups, _further(held, groups), attempt)
 
     def lends(self, result: Buffer) -> bool:
@@ -535,7 +535,6 @@ def _further(held: CallBytes, groups: Groups) -> Sequence[FurtherArena | None]:
     own = [number for number, group in enumerate(groups) if not buffers[group[0]].returned]
     own.sort(key=lambda number: min(buffers[i].made for i in groups[number]))
     found: list[FurtherArena | None] = [None] * len(groups)
-    taken = held.taken(groups)
     for number in own[1:]:
         both = sorted([*groups[own[0]], *groups[number]])
         if not held.steps.may_share(both):
@@ -547,7 +546,7 @@ def _further(held: CallBytes, groups: Groups) -> Sequence[FurtherArena | None]:
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
         joined = [*rest, both]
         worst = int(np.argmax(held.over(joined)))
-        saves = max(int((held.taken(joined) - taken)[:, worst].max()), 0)
+        saves = max(int((held.taken(joined) - held.taken(groups))[:, worst].max()), 0)
         at = held.table.grid.binding(worst) if saves else {}
         found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at)
     return found

@@ -336,7 +336,7 @@ def find_candidates(
     found.sort(key=lambda buffer: (buffer.device, buffer.scope))
     timeline, points = _timeline(program, analyses, name)
     return Candidates(
-        buffers=[replace(buffer, id=number) for number, buffer in enumerate(found)],
+        buffers=[one if one.id == number else replace(one, id=number) for number, one in enumerate(found)],
         left=left,
         cfg=analysis.cfg,
         timeline=timeline,
