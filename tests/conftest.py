@@ -66,9 +66,11 @@ def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
 inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
 
 
-if not NIGHTLY:
-    compile_kernels_once()
-    read_scripts_quickly()
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the short cuts, but in a process that only hands out the tests: it needs no TVM."""
+    if not NIGHTLY and not getattr(config.option, "numprocesses", None):
+        compile_kernels_once()
+        read_scripts_quickly()
 
 
 def pytest_collection_finish() -> None:

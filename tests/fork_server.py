@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.compile_once import compile_kernels_once
-from tests.modules import CHAIN
 from tests.quick_scripts import read_scripts_quickly
 from tests.scale import NIGHTLY
 
@@ -182,6 +181,7 @@ def _run_once() -> None:
     """Have the compiler of kernels started: that takes each process half a second."""
     import symalloc
     from symalloc.relax.files.load import read_one
+    from tests.modules import CHAIN
 
     symalloc.run(read_one(Path("chain.py"), data=CHAIN.encode()), {"n": 3}, check=True)
 
