@@ -1,8 +1,8 @@
 """Kernels compiled once, not optimised: most of a test that runs a module is LLVM's work.
 
 Many tests build a module in several ways, whose kernels are the same, and many modules have the kernel `exp`.
-Each kernel is a library of its own here, until a module is exported; it is kept in a folder, for all
-processes and for later runs, beside what it was compiled from: a kernel that differs from that in names of
+What is new of a module is compiled into one library, until the module is exported.  The library is kept for
+all processes and for later runs, beside what it was compiled from: a kernel that differs from it in names of
 variables and in places of its text alone is the same.  The nightly run compiles everything.
 """
 
@@ -12,14 +12,15 @@ import hashlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _FOLDER = Path(__file__).parent.parent / ".pytest_cache" / "kernels"
-_LIBRARY, _SOURCE = "kernel.so", "kernel.json"
+_LIBRARY, _SOURCE = "library.txt", "kernel.json"
 
 
 class _Options(NamedTuple):
@@ -61,12 +62,14 @@ def _once(build: Any) -> Any:
             return build(mod, target, pipeline)
         options = _Options(str(target), pipeline, str(context.config), context.opt_level, str(mod.attrs))
         kernels = [tvm.IRModule({name: one}, attrs=mod.attrs) for name, one in mod.functions_items()]
-        found = [kept.compiled(one, target, options) for one in kernels]
-        if None in found:
+        found = (
+            _in_order(kept.compiled(kernels, target, options)) if all(map(_stands_alone, kernels)) else None
+        )
+        if found is None:
             return build(mod, target, pipeline)
         whole = relax.ExecBuilder().get().mod  # of no functions: those of its imports are found
         for library in found:
-            whole.import_module(library)
+            whole.import_module(library.module)
 
         def again() -> Any:
             with context:
@@ -94,56 +97,111 @@ def _export_whole(in_parts: dict[Any, Callable[[], Any]]) -> None:
     tvm.runtime.Module.export_library = exported
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Library:
+    """Kernels that were compiled together, and their names."""
+
+    module: Any
+    names: frozenset[str]
+
+
+def _in_order(found: Mapping[str, _Library]) -> Sequence[_Library] | None:
+    """The libraries of kernels by name, each in front of those with others of a name; None if none is."""
+    left, order = dict.fromkeys(found.values()), []
+    while left:
+        for one in left:
+            if not any(found[name] is not one and found[name] in left for name in one.names & found.keys()):
+                break
+        else:
+            return None
+        del left[one]
+        order.append(one)
+    return order
+
+
 class _Kept:
-    """The libraries of kernels; None for a kernel that needs others."""
+    """The libraries of kernels that call no other."""
 
     def __init__(self, build: Any) -> None:
         self._build = build
-        self._found: dict[tuple[int, _Options], list[tuple[Any, Any]]] = {}
+        self._found: dict[tuple[int, _Options], list[tuple[Any, _Library]]] = {}
+        self._loaded: dict[str, _Library] = {}
 
-    def compiled(self, kernel: Any, target: Any, options: _Options) -> Any:
-        """The library of one kernel, a module of its own."""
+    def compiled(self, kernels: Sequence[Any], target: Any, options: _Options) -> Mapping[str, _Library]:
+        """The library of each kernel, a module of its own, by name; what is new is compiled together."""
+        known = {_name(kernel): self._known(kernel, options) for kernel in kernels}
+        missing = [kernel for kernel in kernels if known[_name(kernel)] is None]
+        if missing:
+            made = self._made(missing, target, options)
+            for kernel in missing:
+                self._found[_key(kernel, options)].append((kernel, made))
+                known[_name(kernel)] = made
+        return known  # type: ignore[return-value]
+
+    def _known(self, kernel: Any, options: _Options) -> _Library | None:
+        import tvm
         import tvm_ffi
 
-        key = tvm_ffi.structural_hash(kernel, map_free_vars=True), options
-        known = self._found.setdefault(key, [])
+        known = self._found.setdefault(_key(kernel, options), [])
         for other, library in known:
             if tvm_ffi.structural_equal(kernel, other, map_free_vars=True):
                 return library
-        library = self._from_file(kernel, target, options) if _stands_alone(kernel) else None
-        known.append((kernel, library))
-        return library
-
-    def _from_file(self, kernel: Any, target: Any, options: _Options) -> Any:
-        """The library in its file, which is written first where there is none."""
-        import tvm
-        import tvm_ffi
-
-        if not isinstance(options.pipeline, str):
-            return self._build(kernel, target, options.pipeline)
-        compiled_by = hashlib.sha256(f"{tvm.__version__} {options}".encode()).hexdigest()[:16]
-        kept = _FOLDER / f"{compiled_by}-{tvm_ffi.structural_hash(kernel, map_free_vars=True):016x}"
-        if not kept.exists():
-            self._write(kept, kernel, target, options.pipeline)
+        kept = _folder_of(kernel, options)
+        if not isinstance(options.pipeline, str) or not kept.exists():
+            return None
         other = tvm.ir.load_json((kept / _SOURCE).read_text())
         if not tvm_ffi.structural_equal(kernel, other, map_free_vars=True):
-            return self._build(kernel, target, options.pipeline)
-        return tvm.runtime.load_module(str(kept / _LIBRARY))
+            return None
+        file, *names = (kept / _LIBRARY).read_text().splitlines()
+        known.append((kernel, self._library(file, names)))
+        return self._library(file, names)
 
-    def _write(self, kept: Path, kernel: Any, target: Any, pipeline: str) -> None:
-        """Compile a kernel into a folder; another process may be quicker."""
+    def _made(self, kernels: Sequence[Any], target: Any, options: _Options) -> _Library:
+        """Compile kernels into a library, which is kept in a file; another process may be quicker."""
         import tvm
 
+        whole = tvm.IRModule(dict(one.functions_items()[0] for one in kernels), attrs=kernels[0].attrs)
+        built, names = self._build(whole, target, options.pipeline), [*map(_name, kernels)]
+        if not isinstance(options.pipeline, str):
+            return _Library(built, frozenset(names))
         _FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
-            made = Path(folder) / "made"
-            made.mkdir()
-            code = Path(folder) / "kernel.o"
-            self._build(kernel, target, pipeline).write_to_file(str(code), "o")
-            subprocess.run(["ld", "-shared", "-o", made / _LIBRARY, code], check=True)
-            (made / _SOURCE).write_text(tvm.ir.save_json(kernel))
-            with suppress(OSError):
-                made.rename(kept)
+            code, file = Path(folder) / "kernels.o", Path(f"{folder}.so")
+            built.write_to_file(str(code), "o")
+            subprocess.run(["ld", "-shared", "-o", file, code], check=True)
+            for name, kernel in zip(names, kernels, strict=True):
+                made = Path(folder) / name
+                made.mkdir()
+                (made / _SOURCE).write_text(tvm.ir.save_json(kernel))
+                (made / _LIBRARY).write_text("\n".join([file.name, *names]))
+                with suppress(OSError):
+                    made.rename(_folder_of(kernel, options))
+        return self._library(file.name, names)
+
+    def _library(self, file: str, names: Sequence[str]) -> _Library:
+        import tvm
+
+        if file not in self._loaded:
+            self._loaded[file] = _Library(tvm.runtime.load_module(str(_FOLDER / file)), frozenset(names))
+        return self._loaded[file]
+
+
+def _name(kernel: Any) -> str:
+    ((_, function),) = kernel.functions_items()
+    return str(function.attrs["global_symbol"])
+
+
+def _key(kernel: Any, options: _Options) -> tuple[int, _Options]:
+    import tvm_ffi
+
+    return tvm_ffi.structural_hash(kernel, map_free_vars=True), options
+
+
+def _folder_of(kernel: Any, options: _Options) -> Path:
+    import tvm
+
+    compiled_by = hashlib.sha256(f"{tvm.__version__} {options}".encode()).hexdigest()[:16]
+    return _FOLDER / f"{compiled_by}-{_key(kernel, options)[0]:016x}"
 
 
 def _stands_alone(kernel: Any) -> bool:
