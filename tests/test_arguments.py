@@ -19,7 +19,9 @@ from symalloc.errors import require_path, require_texts, require_whole, shown
 from symalloc.linter.lint_options import LintKeywords
 from symalloc.planner.memory_plan import PlanChoices
 from symalloc.session.api import FileKeywords, PlanKeywords
-from tests.relax.modules_to_plan import Chain
+from tests.relax.built import MODULES
+
+Chain = MODULES.Chain
 
 
 class Unshowable:

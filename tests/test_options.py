@@ -26,7 +26,7 @@ from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
 from symalloc.session.api import PlanKeywords
 from symalloc.session.config import load_config
-from tests.relax.modules_to_plan import Chain
+from tests.relax.built import MODULES
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "options.md"
 INTRODUCTION = """\
@@ -96,7 +96,7 @@ def test_keyword_arguments_are_those_of_the_records() -> None:
 
 def test_an_unknown_keyword_argument_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'selct'; did you mean 'select'\?"):
-        symalloc.lint(Chain, selct="SYM1")  # type: ignore[call-arg]
+        symalloc.lint(MODULES.Chain, selct="SYM1")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'certificate'"):
         symalloc.pipeline(certificate="proofs")  # type: ignore[call-arg]
 
@@ -114,7 +114,7 @@ def test_a_wrong_value_gets_one_message(
     name: str, value: object, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def in_python() -> None:
-        symalloc.lint(Chain, **{name: value})  # type: ignore[arg-type]
+        symalloc.lint(MODULES.Chain, **{name: value})  # type: ignore[arg-type]
 
     def in_a_file() -> None:
         file = tmp_path / "pyproject.toml"
@@ -130,7 +130,7 @@ def test_a_wrong_value_gets_one_message(
 def test_an_editor_gets_the_same() -> None:
     said = "it must be a number of seconds of at least 0.001"
     assert said in _refusal(lambda: read_options({"timeout": 0}))
-    assert said in _refusal(lambda: symalloc.lint(Chain, timeout=0))
+    assert said in _refusal(lambda: symalloc.lint(MODULES.Chain, timeout=0))
 
 
 def _refusal(action: Callable[[], object]) -> str:

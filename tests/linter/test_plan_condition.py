@@ -14,7 +14,7 @@ from tvm import relax
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic
 from tests.mutation.editable import Sequence, Step, rebuild, take_apart
-from tests.relax import modules_to_plan
+from tests.relax.built import MODULES
 from tests.scale import part
 
 KINDS = tuple(product(("assert", "native", "fallback"), ("ignore", "enforce", "reserve")))
@@ -60,7 +60,7 @@ def _changed(module: tvm.IRModule, test: Test, change: Change) -> Iterator[tvm.I
 
 
 def _planned(name: str, guards: str, bounds: str) -> tvm.IRModule:
-    module = getattr(modules_to_plan, name)
+    module = getattr(MODULES, name)
     return symalloc.plan(module, guards=guards, bounds=bounds).module
 
 

@@ -19,7 +19,7 @@ from symalloc import OutOfMemoryError, PoolUsageError
 from symalloc.pool.instrumented_pool import PoolSession
 from symalloc.pool.native_pool import BlockHandle
 from tests.pool.processes import until_asleep
-from tests.relax import modules_of_callers as callers
+from tests.relax.built import CALLERS
 from tests.scale import tries
 
 PAGE = 4096
@@ -106,7 +106,7 @@ def test_a_claim_of_several_blocks_has_pages_for_each() -> None:
         pass
 
 
-CLAIMS = [(mlp.MLP, {"n": 127}), (callers.Branch, {"n": 9, "m": 4}), (callers.Calls, {"n": 5})]
+CLAIMS = [(mlp.MLP, {"n": 127}), (CALLERS.Branch, {"n": 9, "m": 4}), (CALLERS.Calls, {"n": 5})]
 
 
 @pytest.mark.parametrize(("module", "binding"), CLAIMS, ids=["mlp", "branch", "calls"])

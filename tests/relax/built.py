@@ -1,8 +1,9 @@
-"""The modules of modules_to_plan.py: lowered, built, linted, and the calls of a machine counted."""
+"""Modules in scripts: read once, lowered, built, linted, and the calls of a machine counted."""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,26 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.run.machine import memory_cfg
 
-SCRIPT = Path(__file__).parent / "modules_to_plan.py"
+
+class Scripts:
+    """The modules of a file in TVMScript, each read once, when it is wanted first."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(__file__).parent / f"{name}.py"
+
+    def __getattr__(self, name: str) -> tvm.IRModule:
+        module = load_one(self.path, module=name)
+        setattr(self, name, module)
+        return module
 
 
+MODULES, CALLERS, EFFECTS = map(Scripts, ("modules_to_plan", "modules_of_callers", "modules_with_effects"))
+SCRIPT = MODULES.path
+
+
+@cache
 def lowered(name: str) -> tvm.IRModule:
-    return lower(load_one(SCRIPT, module=name), "llvm")
+    return lower(getattr(MODULES, name), "llvm")
 
 
 def machine(module: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:

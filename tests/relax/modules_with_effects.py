@@ -102,26 +102,3 @@ class Drawn:
             c = R.subtract(a, b)
             R.output(c)
         return c
-
-
-@I.ir_module
-class Bumps:
-    """Kernels that add 1 to their only buffer, in place."""
-
-    @T.prim_func(s_tir=True)
-    def narrow(a: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
-            with T.sblock("b"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                A[vi, vj] = A[vi, vj] + T.float32(1)
-
-    @T.prim_func(s_tir=True)
-    def wide(a: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 64), "float32")
-        for i, j in T.grid(n, 64):
-            with T.sblock("b"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                A[vi, vj] = A[vi, vj] + T.float32(1)

@@ -19,10 +19,8 @@ from tvm import relax
 import symalloc
 from symalloc.linter.diagnostic import Severity
 from symalloc.planner.memory_plan import GuardKind
-from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import Form, written
-
-SCRIPT = Path(__file__).parent / "modules_to_plan.py"
+from tests.relax.built import MODULES
 
 
 def ran(program: str, *arguments: Path) -> str:
@@ -59,7 +57,7 @@ _SAVED: Sequence[tuple[Form, str]] = (("json", "Reshapes"), ("json", "Chain"), (
 def test_saved_modules_run_in_another_process_without_symalloc(tmp_path: Path) -> None:
     expected = {}
     for form, name in _SAVED:
-        module = load_one(SCRIPT, module=name)
+        module = getattr(MODULES, name)
         saved = tmp_path / (f"{form}_{name}" + (".json" if form == "json" else ".py"))
         saved.write_text(written(symalloc.plan(module).module, form))
         extents = [11 if isinstance(e, tvm.ir.Var) else int(e) for e in module["main"].params[0].ty.shape]
@@ -116,7 +114,7 @@ _OVERFLOWS = "AssertionError main: these shapes need more bytes than 64 bits cou
 def test_guards_hold_where_there_is_no_python_function_to_call(
     name: str, guards: GuardKind, said: str, tmp_path: Path
 ) -> None:
-    module = load_one(SCRIPT, module=name)
+    module = getattr(MODULES, name)
     library = tmp_path / "module.so"
     relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", guards=guards)).export_library(
         str(library)
@@ -143,7 +141,7 @@ class Bounded:
 def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: Path) -> None:
     """Checks of the plan and of the model's author alike; takes 3 s, for g++ reads tvm-ffi's headers."""
     authors = tvm.script.from_source(_BOUNDED)
-    empty = load_one(SCRIPT, module="FromEmpty")
+    empty = MODULES.FromEmpty
     target = relax.get_default_pipeline(tvm.target.Target("llvm"))
     built = {
         "default": relax.build(symalloc.plan(empty), "llvm"),
@@ -238,7 +236,7 @@ def _expected(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["Branches", "Nested", "Chain"])
 def test_compiled_mode_gives_the_same(name: str) -> None:
-    module = load_one(SCRIPT, module=name)
+    module = getattr(MODULES, name)
     arguments = _arguments(module)
     results = []
     for mode in ("bytecode", "compiled"):

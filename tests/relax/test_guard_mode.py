@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ from tvm.script import tirx as T  # noqa: N812
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OverrunError
-from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.canonical_kernels import NameTensors
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import memory_cfg
 from tests.pool.processes import died
+from tests.relax.built import lowered
 from tests.scale import tries
 
 TRIES = tries(12, 100)
@@ -76,7 +75,7 @@ def test_one_float_too_many_is_named_at_byte_0_every_time() -> None:
 
 @pytest.mark.parametrize("planned", (False, True))
 def test_results_are_those_without_guards(planned: bool) -> None:
-    module = lower(load_one(Path(__file__).parent / "modules_to_plan.py", module="Branches"), "llvm")
+    module = lowered("Branches")
     module = PlanMemory()(module) if planned else module
     program = relax.build(module, target="llvm", relax_pipeline=finishing_pipeline("llvm"))
     pool = InstrumentedPool(guard=True)

@@ -29,7 +29,7 @@ from symalloc.relax.run.machine import call, machines, planned_by_tvm
 from symalloc.size.expr import ZERO
 from tests.planner.random_programs import random_program
 from tests.planner.test_orders import BINDINGS, permuted, random_order
-from tests.relax import modules_with_effects as effects
+from tests.relax.built import EFFECTS
 from tests.relax.reordering import error, reordered
 from tests.scale import tries
 
@@ -124,7 +124,7 @@ ARRAYS = [np.arange(8, dtype="float32").reshape(1, 8), np.ones((1, 8), "float32"
 
 
 def test_every_order_of_what_changes_state_computes_the_same() -> None:
-    lowered = lower_or_refuse(effects.Cache, "llvm", "default")
+    lowered = lower_or_refuse(EFFECTS.Cache, "llvm", "default")
     planned = plan_or_refuse(lowered, "llvm", PlanOptions(order="dag")).module
     program = program_of(planned)
     graph = dependency_graph(analyse(program)["main"])
@@ -141,7 +141,7 @@ def test_every_order_of_what_changes_state_computes_the_same() -> None:
 @pytest.mark.parametrize("name", ["Prints", "GivenCache", "Drawn", "Cache"])
 def test_what_has_effects_keeps_its_order(name: str) -> None:
     words = ("print", "check", "log", "if", "put", "cache", "clear", "tir_sin", "random")
-    module = lower_or_refuse(getattr(effects, name), "llvm", "default")
+    module = lower_or_refuse(getattr(EFFECTS, name), "llvm", "default")
     graph = dependency_graph(analyse(program_of(module))["main"])
     ahead = HappensBefore(graph=graph, order="dag").ahead
     some = [n.number for n in graph.nodes if any(word in n.operator for word in words)]
@@ -151,7 +151,7 @@ def test_what_has_effects_keeps_its_order(name: str) -> None:
 
 
 def test_a_constant_that_is_written_is_read_where_the_text_says() -> None:
-    lowered = lower_or_refuse(effects.Constant, "llvm", "default")
+    lowered = lower_or_refuse(EFFECTS.Constant, "llvm", "default")
     graph = dependency_graph(analyse(program_of(lowered))["main"])
     assert [n.operator for n in graph.nodes[:3]] == ["add", "bump", "add"]
     assert {(0, 1), (1, 2)} <= {(e.source, e.target) for e in graph.edges}

@@ -34,15 +34,13 @@ from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import term
-from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import plan_module
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, round_up, symbol
 from tests.models.zoo import MODELS
 from tests.planner.brute_stackings import chosen_by
 from tests.planner.check.forgeries import FORGERIES, SCRIPT, checker, forged
-from tests.relax.built import SCRIPT as BUILT
-from tests.relax.built import machine
+from tests.relax.built import MODULES, machine
 
 B, N = symbol("b"), symbol("n")
 DOMAIN = Domain()
@@ -277,7 +275,7 @@ def evaluated(text: str, at: Mapping[str, int]) -> int:
 def test_offsets_and_bytes_are_those_of_a_call(tmp_path: Path) -> None:
     """The terms of the index, evaluated by z3, beside the tensors that TVM's virtual machine makes."""
     options = PlanOptions(certificate=tmp_path)
-    planned = plan_module(load_one(BUILT, module="Chain"), options=options)
+    planned = plan_module(MODULES.Chain, options=options)
     (entry,) = index_of({INDEX: (tmp_path / INDEX).read_text()}).plans
     buffers = sorted((b for a in entry.arenas for b in a.buffers), key=lambda b: b.allocated)
     assert len(buffers) > 1

@@ -16,10 +16,10 @@ import symalloc
 from symalloc import DeviceMemoryError, UsageError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.run.runner import Runner
-from tests.relax import modules_of_callers as modules
-from tests.relax.built import errors
-from tests.relax.modules_to_plan import Chain
+from tests.relax.built import CALLERS, MODULES, errors
 from tests.scale import pairs
+
+Chain = MODULES.Chain
 
 CASES: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "Branch": ({"n": 3, "m": 5}, {"n": 0, "m": 4}, {"n": 100, "m": 7}),
@@ -65,7 +65,7 @@ def rows(*extents: int) -> Any:
 
 @pytest.mark.parametrize(("name", "way"), pairs(CASES, WAYS))
 def test_a_call_in_memory_of_the_caller_gives_the_same_bits(name: str, way: str) -> None:
-    runner = Runner(getattr(modules, name), function="main", options=PlanOptions(**WAYS[way]))
+    runner = Runner(getattr(CALLERS, name), function="main", options=PlanOptions(**WAYS[way]))
     for binding in CASES[name]:
         found = runner.run(binding, check=True)
         assert found.checked and found.difference is None, binding
@@ -73,12 +73,12 @@ def test_a_call_in_memory_of_the_caller_gives_the_same_bits(name: str, way: str)
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_planned_lints_clean(name: str) -> None:
-    planned = symalloc.plan(getattr(modules, name), arena="caller", results="caller")
+    planned = symalloc.plan(getattr(CALLERS, name), arena="caller", results="caller")
     assert errors(planned.module) == []
 
 
 def test_a_call_touches_the_bytes_that_are_told_and_no_other() -> None:
-    machine = on_vm(modules.Branch, arena="caller")
+    machine = on_vm(CALLERS.Branch, arena="caller")
     for n, m in ((3, 5), (16, 16), (100, 7)):
         nbytes = machine["main_bytes"](shape(n, m))
         touched = np.zeros(nbytes + 64, dtype=bool)
@@ -106,7 +106,7 @@ def test_one_byte_less_is_refused_with_the_bytes_that_it_takes() -> None:
 
 def test_the_symbols_are_those_of_the_parameters_in_their_order() -> None:
     for name, symbols in (("Scalar", ["n", "b", "k"]), ("Late", ["n", "m"]), ("Static", [])):
-        planned = symalloc.plan(getattr(modules, name), arena="caller").module
+        planned = symalloc.plan(getattr(CALLERS, name), arena="caller").module
         assert [v.name for v in planned["main_bytes"].params[0].ty.values] == symbols
 
 
@@ -120,7 +120,7 @@ def test_bytes_are_refused_where_the_function_is() -> None:
 
 
 def test_results_are_the_tensors_that_were_given() -> None:
-    machine, own = on_vm(modules.Constants, results="caller"), on_vm(modules.Constants)
+    machine, own = on_vm(CALLERS.Constants, results="caller"), on_vm(CALLERS.Constants)
     given = [tvm.runtime.empty((3, 8)), tvm.runtime.empty((2,)), *(tvm.runtime.empty((3, 8)) for _ in "ab")]
     x = rows(3, 8)
     first, second, inner = machine["main"](x, *given)
@@ -141,7 +141,7 @@ def _floats(memory: np.ndarray, *extents: int, at: int = 0) -> Any:
 @pytest.fixture(scope="module")
 def gives_both() -> tuple[Any, Any]:
     """Constants on a machine, which takes an arena and results, and without."""
-    return on_vm(modules.Constants, arena="caller", results="caller"), on_vm(modules.Constants)
+    return on_vm(CALLERS.Constants, arena="caller", results="caller"), on_vm(CALLERS.Constants)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_an_input_may_begin_where_the_arena_ends() -> None:
 
 
 def test_inputs_in_a_tuple_are_looked_at() -> None:
-    machine, own = on_vm(modules.Pair, arena="caller"), on_vm(modules.Pair)
+    machine, own = on_vm(CALLERS.Pair, arena="caller"), on_vm(CALLERS.Pair)
     nbytes = machine["main_bytes"](shape(16))
     memory, arena = aligned(nbytes + 4096)
     memory[nbytes : nbytes + 512] = rows(16, 8).numpy().view(np.uint8).reshape(-1)
@@ -257,8 +257,8 @@ def test_inputs_in_a_tuple_are_looked_at() -> None:
 
 
 def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() -> None:
-    first, second = on_vm(Chain, arena="caller"), on_vm(modules.Branch, arena="caller")
-    own, other = on_vm(Chain), on_vm(modules.Branch)
+    first, second = on_vm(Chain, arena="caller"), on_vm(CALLERS.Branch, arena="caller")
+    own, other = on_vm(Chain), on_vm(CALLERS.Branch)
     flag, most = tvm.runtime.tensor(np.array(True)), 200_000
     buffer = symalloc.ReservedBuffer(first["main_bytes"](shape(most)))
     address, pages = buffer.address, set()
@@ -333,7 +333,7 @@ def test_an_arena_with_a_byte_offset_or_strides_is_refused() -> None:
 
 
 def test_a_parameter_may_be_called_arena_already() -> None:
-    planned = symalloc.plan(modules.Named, arena="caller", results="caller")
+    planned = symalloc.plan(CALLERS.Named, arena="caller", results="caller")
     names = [p.name for p in planned.module["main"].params]
     assert names == ["arena", "arena_bytes", "result", "result_", "arena_"]
-    assert symalloc.run(modules.Named, {"n": 3, "m": 5}, arena="caller", results="caller", check=True).checked
+    assert symalloc.run(CALLERS.Named, {"n": 3, "m": 5}, arena="caller", results="caller", check=True).checked

@@ -36,20 +36,18 @@ from symalloc.program.types import DType, OpaqueType
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import EmissionError, emit_module
 from symalloc.relax.extract import extract
-from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.size.condition import le
 from symalloc.size.expr import ZERO, constant, symbol
-from tests.relax.built import SCRIPT, calls, errors, functions, lowered, machine
+from tests.relax.built import MODULES, calls, errors, functions, lowered, machine
 
 DEFAULT = PlanOptions()
 
 
 def planned(name: str, options: PlanOptions = DEFAULT) -> tuple[tvm.IRModule, Program, Mapping[str, Plan]]:
     """The module of that name, lowered, its program, and the plans; no calls are inlined."""
-    module = lower(load_one(SCRIPT, module=name), "llvm")
+    module = lowered(name)
     program = extract(module, name=name, stage="CallTIRRewrite", handles=True)
     return module, program, plan_program(program, Prover(), options=options)
 
@@ -243,7 +241,7 @@ def test_dataflow_blocks_are_refused() -> None:
     program = extract(lowered("Reshapes"), name="m", handles=True)
     with pytest.raises(EmissionError, match="run ToNonDataflow first"):
         emit_module(
-            relax.transform.LegalizeOps()(load_one(SCRIPT, module="Reshapes")),
+            relax.transform.LegalizeOps()(MODULES.Reshapes),
             analyse(program),
             plan_program(program, Prover()),
         )

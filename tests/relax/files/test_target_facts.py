@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import tvm
@@ -16,7 +15,6 @@ from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import (
     device_kind,
     generates_code,
-    load_one,
     target_of,
     target_report,
     why_not_run,
@@ -24,8 +22,8 @@ from symalloc.relax.files.load import (
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner
+from tests.relax.built import MODULES, lowered
 
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 CUDA: dict[str, object] = {"kind": "cuda", "arch": "sm_80"}
 DEVICES: dict[str, object] = {
     "cuda": CUDA,
@@ -43,7 +41,7 @@ OFFSET = {
 
 
 def module() -> tvm.IRModule:
-    return load_one(SCRIPT, module="Prepared")
+    return MODULES.Prepared
 
 
 def sources(built: object) -> str:
@@ -90,7 +88,7 @@ def test_the_report_says_what_was_not_run(kind: str) -> None:
 def test_a_tensor_that_is_sorted_starts_a_storage() -> None:
     """The kernel is not scheduled: it hands the tensor on."""
     target = Target("opencl")
-    planned = plan_lowered(lower(load_one(SCRIPT, module="Sorted"), "llvm"), target=target)
+    planned = plan_lowered(lowered("Sorted"), target=target)
     found = target_report(planned, "main", target)
     assert found is not None
     assert found.grounded == 2
@@ -119,7 +117,7 @@ def test_nothing_is_run_without_a_device(kind: str, words: str) -> None:
 
 
 def test_branches_on_a_device_lint_clean_at_the_last_stage() -> None:
-    last = symalloc.pipeline("opencl")(load_one(SCRIPT, module="Branches"))
+    last = symalloc.pipeline("opencl")(MODULES.Branches)
     assert not [d for d in symalloc.lint(last, stage="as-is") if d.severity != "note"]
 
 

@@ -10,12 +10,11 @@ import tvm
 from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.canonical_kernels import NameTensors
 from symalloc.relax.passes.pipeline import KillOnPaths, finishing_pipeline, pipeline
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.run.machine import memory_cfg
-from tests.relax.built import SCRIPT, calls
+from tests.relax.built import MODULES, calls
 
 PASSES = relax.transform
 
@@ -50,7 +49,7 @@ def machine(given: str | tvm.IRModule, *, trimmed: bool) -> relax.VirtualMachine
         *([KillOnPaths()] if trimmed else []),
         PASSES.AttachGlobalSymbol(),
     ]
-    module = load_one(SCRIPT, module=given) if isinstance(given, str) else given
+    module = getattr(MODULES, given) if isinstance(given, str) else given
     built = relax.build(module, "llvm", relax_pipeline=tvm.transform.Sequential(passes))
     return relax.VirtualMachine(built, tvm.cpu())
 

@@ -19,14 +19,13 @@ from tvm.script import tirx as T  # noqa: N812
 from tvm.target import Target
 
 import symalloc
-from symalloc.relax.files.load import load_one
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.pipeline import KeepConditions, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.source_spans import map_places, place_span, source_of
 from tests.models.zoo import MODELS
-from tests.relax.built import SCRIPT
+from tests.relax.built import MODULES, lowered
 from tests.scale import NIGHTLY
 
 # the others sort, which no pass makes a call_tir of, or work in place, which FuseTIR refuses
@@ -152,7 +151,7 @@ GRAPHS = {"relax.backend.use_cuda_graph": True}
 
 def weighed() -> tvm.IRModule:
     """A branch that is decided by a weight, which is the same at every call."""
-    return load_one(SCRIPT, module="Weighed").clone()
+    return MODULES.Weighed.clone()
 
 
 def regions(module: tvm.IRModule) -> int:
@@ -172,7 +171,7 @@ def test_a_condition_that_is_captured_is_known_outside() -> None:
 
 def test_as_much_is_captured_as_behind_the_planner_of_tvm_and_every_stage_is_clean() -> None:
     """Constant sizes lie apart from those that vary, so that what is the same at every call is captured."""
-    module = load_one(SCRIPT, module="Prepared")
+    module = MODULES.Prepared
     with PassContext(config=GRAPHS, instruments=[symalloc.VerifyMemory()]):
         ours = symalloc.pipeline(CUDA)(module)
     with PassContext(config=GRAPHS):
@@ -182,7 +181,7 @@ def test_as_much_is_captured_as_behind_the_planner_of_tvm_and_every_stage_is_cle
 
 
 def test_where_nothing_branches_nothing_changes() -> None:
-    module = lower(load_one(SCRIPT, module="Chain"), "llvm")
+    module = lowered("Chain")
     assert KeepConditions()(module)["main"].same_as(module["main"])
 
 

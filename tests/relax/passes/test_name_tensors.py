@@ -18,7 +18,7 @@ from symalloc.relax.passes.canonical_kernels import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import memory_cfg
-from tests.relax.built import machine_on
+from tests.relax.built import MODULES, machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 FOLDER = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_other_allocators_are_left_to_tvm() -> None:
 
 @pytest.mark.parametrize("condition", (False, True))
 def test_names_change_no_result_of_a_planned_program(condition: bool) -> None:
-    module = load_one(FOLDER / "modules_to_plan.py", module="Branches")
+    module = MODULES.Branches
     planned = PlanMemory()(lower(module, "llvm"))
     named = NameTensors()(planned)
     assert all(f"main.{name}" in named.script() for name in ("arena", "a"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,11 @@ from symalloc.relax.run.runner import Runner
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
 from tests.pool.processes import died, survives
-from tests.relax.built import SCRIPT, errors
+from tests.relax.built import MODULES, errors
 
 pytestmark = pytest.mark.slow
 
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
-
-
-@cache
-def scripted(name: str) -> tvm.IRModule:
-    return load_one(SCRIPT, module=name)
 
 
 def planned(module: tvm.IRModule) -> PlannedModule:
@@ -92,7 +86,7 @@ def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
 
 def test_a_slice_up_to_the_end_has_a_size() -> None:
     """Its end, 2**63 - 1, counted as a number of rows: the guard let no shape pass."""
-    for result in same(scripted("EveryOther"), SIZES):
+    for result in same(MODULES.EveryOther, SIZES):
         assert result.arena_bytes <= result.floor_bytes
 
 
@@ -104,16 +98,16 @@ def test_a_slice_up_to_the_end_has_a_size() -> None:
     ],
 )
 def test_what_is_planned_runs_right_and_lints_clean(name: str, seeds: int, placed: int) -> None:
-    assert in_arenas(scripted(name)) >= placed
-    assert errors(planned(scripted(name)).module) == []
-    same(scripted(name), SIZES, seeds=range(seeds))
+    assert in_arenas(getattr(MODULES, name)) >= placed
+    assert errors(planned(getattr(MODULES, name)).module) == []
+    same(getattr(MODULES, name), SIZES, seeds=range(seeds))
 
 
 # -- branches -----------------------------------------------------------------------------------------------
 
 
 def test_branches_share_memory() -> None:
-    found = planned(scripted("Branches"))
+    found = planned(MODULES.Branches)
     arenas = found.plans["main"].arenas
     assert errors(found.module) == []
     reserved = sum(arena.size.evaluate({"n": 8}) for arena in arenas)
@@ -125,7 +119,7 @@ def test_where_the_default_pipeline_crashes_ours_runs() -> None:
     """apache/tvm#20191."""
 
     def run(**how: Any) -> None:
-        machine = relax.VirtualMachine(relax.build(scripted("Branches"), "llvm", **how), tvm.cpu())
+        machine = relax.VirtualMachine(relax.build(MODULES.Branches, "llvm", **how), tvm.cpu())
         machine["main"](*(tvm.runtime.tensor(a) for a in (np.array(False), np.ones((3, 8), "float32"))))
 
     assert died(run)[0] < 0, "TVM's default pipeline runs this module now: update the README"
@@ -136,7 +130,7 @@ def test_where_the_default_pipeline_crashes_ours_runs() -> None:
 
 
 def test_tuples_are_followed_field_by_field() -> None:
-    assert reasons(scripted("Tuples")).keys() <= {"alloc3", "alloc4"}, "results, which may lend their memory"
+    assert reasons(MODULES.Tuples).keys() <= {"alloc3", "alloc4"}, "results, which may lend their memory"
 
 
 @pytest.fixture
@@ -150,24 +144,22 @@ def identity() -> None:
 def test_an_argument_of_an_unknown_packed_function_stays_unplanned(identity: None) -> None:
     """StaticPlanBlockMemory reuses the storage of `a` while `b`, the same tensor, is still to be read."""
 
-    assert "symalloc.tests.identity" in reasons(scripted("Identity"))["alloc"]
-    same(scripted("Identity"), SIZES)
+    assert "symalloc.tests.identity" in reasons(MODULES.Identity)["alloc"]
+    same(MODULES.Identity, SIZES)
     x = np.ones((2, 8), "float32")
     machine = relax.VirtualMachine(
-        relax.build(scripted("Identity"), "llvm", relax_pipeline=pipeline()), tvm.cpu()
+        relax.build(MODULES.Identity, "llvm", relax_pipeline=pipeline()), tvm.cpu()
     )
     np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + 1) + (2 * x) ** 2)
 
 
 def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) -> None:
-    found = planned(scripted("Cast"))
+    found = planned(MODULES.Cast)
     first, second = found.plans["main"].arenas
     assert (first.defined_by, second.defined_by.name if second.defined_by else None) == (None, "h")
-    assert "symalloc.tests.head" in reasons(scripted("Cast"))["alloc1"]
+    assert "symalloc.tests.head" in reasons(MODULES.Cast)["alloc1"]
     assert errors(found.module) == []
-    machine = relax.VirtualMachine(
-        relax.build(scripted("Cast"), "llvm", relax_pipeline=pipeline()), tvm.cpu()
-    )
+    machine = relax.VirtualMachine(relax.build(MODULES.Cast, "llvm", relax_pipeline=pipeline()), tvm.cpu())
     for n in (0, 1, 3, 128):
         x = np.random.default_rng(n).random(n, dtype="float32")
         half = (np.exp(x) + x)[: n // 2]
@@ -177,7 +169,7 @@ def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) ->
 
 def test_a_cast_to_a_known_symbol_is_checked_although_tvm_drops_it() -> None:
     """KillAfterLastUse writes n + p for t and forgets that they were to be equal."""
-    module = scripted("Joined")
+    module = MODULES.Joined
     assert errors(planned(module).module) == []
     same(module, [{"n": n, "p": p, "t": n + p} for n, p in ((1, 1), (3, 40))])
     machine = relax.VirtualMachine(relax.build(module, "llvm", relax_pipeline=pipeline()), tvm.cpu())
@@ -190,11 +182,11 @@ def test_a_cast_to_a_known_symbol_is_checked_although_tvm_drops_it() -> None:
 
 
 def test_each_function_has_its_arena() -> None:
-    found = planned(scripted("Calls"))
+    found = planned(MODULES.Calls)
     assert all(found.plans[name].arenas for name in ("main", "other"))
     assert errors(found.module) == []
-    same(scripted("Calls"), SIZES)
-    same(scripted("Calls"), [{"m": m, "k": 5} for m in (0, 1, 9)], function="other")
+    same(MODULES.Calls, SIZES)
+    same(MODULES.Calls, [{"m": m, "k": 5} for m in (0, 1, 9)], function="other")
 
 
 def test_two_variables_of_one_name_are_told_apart() -> None:
@@ -220,12 +212,12 @@ def test_two_variables_of_one_name_are_told_apart() -> None:
 
 def test_sizes_that_wrap_are_stopped_at_entry() -> None:
     """2**56 rows of 256 B are 2**64 B, which wrap to an arena of no bytes at all."""
-    module = planned(scripted("FromEmpty"))
+    module = planned(MODULES.FromEmpty)
     (guard,) = module.plans["main"].guards
     limit = 2**63 // max(a.size.evaluate({"n": 1}) for a in module.plans["main"].arenas) - 1
     assert guard.condition.evaluate({"n": limit}) and not guard.condition.evaluate({"n": limit + 1})
     machine = relax.VirtualMachine(
-        relax.build(scripted("FromEmpty"), "llvm", relax_pipeline=pipeline()), tvm.cpu()
+        relax.build(MODULES.FromEmpty, "llvm", relax_pipeline=pipeline()), tvm.cpu()
     )
     assert machine["main"](empty_rows(3)).numpy() == 2 * 64 * 3
     with pytest.raises(AssertionError, match=r"got n = 72057594037927936"):
@@ -233,8 +225,8 @@ def test_sizes_that_wrap_are_stopped_at_entry() -> None:
 
 
 def test_a_static_module_has_no_guard() -> None:
-    assert planned(scripted("Static")).plans["main"].guards == ()
-    assert "assert_op" not in planned(scripted("Static")).module.script()
+    assert planned(MODULES.Static).plans["main"].guards == ()
+    assert "assert_op" not in planned(MODULES.Static).module.script()
 
 
 # -- the pass -----------------------------------------------------------------------------------------------
@@ -251,7 +243,7 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
         PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
     ):
         relax.build(mlp(), "llvm", relax_pipeline=pipeline())
-    relax.build(scripted("FromShape"), "llvm")  # TVM is usable afterwards
+    relax.build(MODULES.FromShape, "llvm")  # TVM is usable afterwards
 
 
 SIZED_IN_A_BRANCH = """# script

@@ -27,9 +27,9 @@ from symalloc.program import ir
 from symalloc.program.ir import AllocFresh, AllocStorage
 from symalloc.program.types import byte_count
 from symalloc.relax.extract import calls, extract
-from symalloc.relax.files.load import load_one, lower_or_refuse
+from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
-from tests.relax.built import SCRIPT
+from tests.relax.built import MODULES
 
 
 @tvm.transform.module_pass(opt_level=0, name="AttachMetadata")
@@ -79,7 +79,7 @@ def _pipeline(planner: Pass | None = None) -> Pass:
 
 def _finished(planner: Pass | None = None) -> str:
     with tvm.target.Target("llvm"):
-        return str(_pipeline(planner)(load_one(SCRIPT, module="Chain")))
+        return str(_pipeline(planner)(MODULES.Chain))
 
 
 def _is_planned(text: str) -> bool:
@@ -88,7 +88,7 @@ def _is_planned(text: str) -> bool:
 
 @pytest.mark.parametrize("name", ["Chain", "Nested"])
 def test_a_pipeline_that_makes_the_planner_gets_ours(name: str) -> None:
-    module = load_one(SCRIPT, module=name)
+    module = getattr(MODULES, name)
     conditions = [tvm.runtime.tensor(np.array(True)) for _ in module["main"].params[:-1]]
     x = np.random.default_rng(0).random((6, 8) if name == "Chain" else (6,), dtype="float32")
     with tvm.target.Target("llvm"):
@@ -152,7 +152,7 @@ def _in_thread(asked: Callable[[], bool]) -> bool:
 
 
 def test_what_symalloc_compares_with_stays() -> None:
-    lowered = lower_or_refuse(load_one(SCRIPT, module="Chain"), "llvm", "default")
+    lowered = lower_or_refuse(MODULES.Chain, "llvm", "default")
     expected = planned_by_tvm(lowered)
     with symalloc.replace_tvm_planner():
         assert tvm_ffi.structural_equal(planned_by_tvm(lowered), expected)
@@ -167,7 +167,7 @@ def test_what_is_no_option_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tensors_are_named_where_it_is_asked_for() -> None:
-    module, pool = load_one(SCRIPT, module="Chain"), symalloc.Pool()
+    module, pool = MODULES.Chain, symalloc.Pool()
     x = tvm.runtime.tensor(np.ones((3, 8), "float32"))
 
     def ran(*, names: bool) -> tuple[bytes, list[str]]:
@@ -268,7 +268,7 @@ def test_only_bounds_that_it_relies_on_are_checked() -> None:
 
 
 def test_what_no_bound_sizes_is_sized_at_each_call() -> None:
-    module = load_one(SCRIPT, module="Chain")
+    module = MODULES.Chain
     assert _behind_planner(module)[1] == "sized at each call, as no declared bound sizes a tensor"
     storages, picked = _behind_planner(_served(), guards="none")
     assert (

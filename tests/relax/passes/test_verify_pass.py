@@ -21,7 +21,7 @@ from symalloc.relax.passes.stages import (
 )
 from symalloc.session.linting import VerifyMemory
 from tests.modules import FAULTY
-from tests.relax.built import SCRIPT
+from tests.relax.built import MODULES
 from tests.scale import pairs
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
@@ -33,7 +33,7 @@ OVERRUN = HEAD + FAULTY.replace("alloc, ty_args", "x, alloc, ty_args").replace(
 
 def build(name: str, instrument: Any, pipe: Any = "default") -> None:
     with tvm.transform.PassContext(instruments=[instrument]):
-        relax.build(load_one(SCRIPT, module=name), "llvm", relax_pipeline=pipe)
+        relax.build(getattr(MODULES, name), "llvm", relax_pipeline=pipe)
 
 
 def overrun(tmp_path: Path) -> tvm.IRModule:
@@ -130,7 +130,7 @@ def test_a_fault_made_by_a_nested_pass_is_charged_to_the_innermost(tmp_path: Pat
         pytest.raises(VerificationError, match=r"^Breaks brings in a memory fault \(SYM101\)"),
         tvm.transform.PassContext(instruments=[VerifyMemory()]),
     ):
-        outer(load_one(SCRIPT, module="Chain"))
+        outer(MODULES.Chain)
 
 
 def test_rules_can_be_left_out() -> None:

@@ -23,8 +23,7 @@ from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run import dispatcher
 from symalloc.relax.run.runner import Runner
 from tests.pool.processes import until_asleep
-from tests.relax import modules_of_callers as modules
-from tests.relax import modules_with_effects as effects
+from tests.relax.built import CALLERS, EFFECTS
 from tests.scale import pairs
 
 CASES = {"Branch": {"n": 9, "m": 4}, "Calls": {"n": 5}, "Late": {"n": 6, "m": 3}, "Constants": {"n": 4}}
@@ -41,7 +40,7 @@ HOW: list[dict[str, Any]] = [
 def test_threads_give_the_same_bits(name: str, how: dict[str, Any]) -> None:
     pool = symalloc.Pool()
     at = CASES[name]
-    found = symalloc.run(getattr(modules, name), at, function="main", check=True, workers=3, pool=pool, **how)
+    found = symalloc.run(getattr(CALLERS, name), at, function="main", check=True, workers=3, pool=pool, **how)
     assert found.checked and found.difference is None
     assert pool.statistics().live == 0
 
@@ -65,17 +64,17 @@ def test_shapes_that_hold_a_choice_run_in_parts() -> None:
 def test_a_plan_of_tvm_is_right_with_fences_and_refused_where_its_storage_leaves_a_branch() -> None:
     for name in ("Calls", "Late"):
         found = symalloc.run(
-            getattr(modules, name), CASES[name], function="main", check=True, workers=2, plan="tvm"
+            getattr(CALLERS, name), CASES[name], function="main", check=True, workers=2, plan="tvm"
         )
         assert found.difference is None
-    leaving = relax.transform.StaticPlanBlockMemory()(lower_or_refuse(modules.Branch, "llvm", "default"))
+    leaving = relax.transform.StaticPlanBlockMemory()(lower_or_refuse(CALLERS.Branch, "llvm", "default"))
     with pytest.raises(RunError, match="`storage` leaves the branch that makes it"):
         symalloc.run(leaving, CASES["Branch"], function="main", workers=2, plan="none")
 
 
-@pytest.mark.parametrize("module", [modules.Branch, modules.Nested], ids=["branch", "nested"])
+@pytest.mark.parametrize("module", [CALLERS.Branch, CALLERS.Nested], ids=["branch", "nested"])
 def test_a_plan_of_tvm_that_reads_memory_of_another_branch_is_refused(module: Any) -> None:
-    at = {"n": 3} | ({"m": 4} if module is modules.Branch else {})
+    at = {"n": 3} | ({"m": 4} if module is CALLERS.Branch else {})
     for how in ({"plan": "tvm"}, {"plan": "tvm", "workers": 2}):
         with pytest.raises(RunError, match="where another branch of an If makes memory: Var storage"):
             symalloc.run(module, at, function="main", **how)
@@ -83,7 +82,7 @@ def test_a_plan_of_tvm_that_reads_memory_of_another_branch_is_refused(module: An
 
 
 def test_state_is_changed_in_the_order_of_the_text() -> None:
-    runner = Runner(effects.Cache, workers=3, options=PlanOptions(order="dag"))
+    runner = Runner(EFFECTS.Cache, workers=3, options=PlanOptions(order="dag"))
     for seed in range(3):
         assert runner.run({}, check=True, seed=seed).difference is None
 
@@ -254,4 +253,4 @@ def test_kernels_under_way_end_however_often_a_call_is_interrupted(
 def test_what_makes_no_sense_is_refused() -> None:
     for workers in (0, -1, 1000, 1.5, "2"):
         with pytest.raises(UsageError, match="workers"):
-            symalloc.run(modules.Static, {}, workers=workers)  # type: ignore[arg-type]
+            symalloc.run(CALLERS.Static, {}, workers=workers)  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.trace import replay
-from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import (
@@ -29,7 +28,7 @@ from symalloc.relax.run.machine import (
 )
 from tests.pool.processes import died
 from tests.pool.steps import peak_live
-from tests.relax.built import machine_on
+from tests.relax.built import MODULES, machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
@@ -168,7 +167,7 @@ def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
 
 
 def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
-    module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
+    module = MODULES.Chain
     planned = PlanMemory()(lower(module, "llvm"))
     pool = InstrumentedPool()
     machine = machine_on(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)

@@ -34,7 +34,7 @@ from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.worker_pool import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
-from tests.relax.built import SCRIPT
+from tests.relax.built import MODULES, SCRIPT
 
 FLOAT, INT = DType("float32", 32), DType("int64", 64)
 
@@ -136,7 +136,7 @@ def test_a_parameter_that_its_type_leaves_open_is_refused(kind: Type, why: str) 
 
 def test_a_difference_is_seen_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planned side is built from another module: one that computes 2x + x instead of 2x * x - 2x."""
-    chain, other = load_one(SCRIPT, module="Chain"), load_one(SCRIPT, module="Reshapes")
+    chain, other = MODULES.Chain, MODULES.Reshapes
     runner, wrong = Runner(chain), Runner(other)
     monkeypatch.setattr(runner, "planned", wrong.planned)
     result = runner.run({"n": 3}, check=True)
@@ -183,7 +183,7 @@ def test_nan_is_equal_to_itself() -> None:
     tvm.register_global_func(
         "symalloc.tests.identity", lambda x: tvm.runtime.tensor(x.numpy() * np.float32("nan")), override=True
     )
-    result = Runner(load_one(SCRIPT, module="Identity")).run({"n": 3}, check=True)
+    result = Runner(MODULES.Identity).run({"n": 3}, check=True)
     assert result.difference is None
 
 
@@ -200,7 +200,7 @@ def test_nan_is_equal_to_itself() -> None:
     ],
 )
 def test_what_cannot_be_built_is_said(module: str, options: dict[str, Any], problem: str) -> None:
-    loaded = load_one(SCRIPT, module=module)
+    loaded = getattr(MODULES, module)
     if module == "Cast":
         text = SCRIPT.read_text().replace("symalloc.tests.head", "symalloc.tests.nowhere")
         loaded = load_one(Path("modules.py"), data=text.encode(), module=module)
@@ -254,7 +254,7 @@ def test_what_cannot_be_loaded_is_said(
 @pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
 def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
     pool = InstrumentedPool()
-    runner = Runner(load_one(SCRIPT, module="Chain"), plan=plan, pool=pool)
+    runner = Runner(MODULES.Chain, plan=plan, pool=pool)
     result = runner.run({"n": 3}, check=True, repeat=4)
     assert result.difference is None and result.pool is not None and result.plan == plan
     # and once a shape heap, unless an earlier machine at this address has left one
@@ -264,7 +264,7 @@ def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
 
 def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
     bindings = [{"n": n} for n in (81_003, 1, 81_007)]  # extents that TVM has kept no memory for
-    runner = Runner(load_one(SCRIPT, module="Chain"), pool=InstrumentedPool())
+    runner = Runner(MODULES.Chain, pool=InstrumentedPool())
     report = sweep(runner, bindings, RunOptions(repeat=2, check=True, compare=True))
     assert report.ok and [r.binding for r in report.results] == bindings
     assert all(len(r.seconds) == 2 and r.checked for r in report.results)

@@ -29,7 +29,7 @@ from symalloc.relax.shrink.chunks import are_ends, ends_of, row_dim
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
-from tests.relax import modules_with_effects as effects
+from tests.relax.built import EFFECTS
 from tests.relax.shrink import modules_to_cut
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
@@ -248,7 +248,7 @@ def test_what_lies_in_the_callers_arena_one_behind_the_other_lints_clean(chunks:
     assert planned.plans["main"].pieces and summary.always_invalid == summary.unknown == 0
 
 
-@pytest.mark.parametrize("module", [effects.Prints, effects.Cache, effects.GivenCache])
+@pytest.mark.parametrize("module", [EFFECTS.Prints, EFFECTS.Cache, EFFECTS.GivenCache])
 def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
     given = lower_or_refuse(module, "llvm", "default")
     options = PlanOptions(shrink="safe", max_arena=0, chunks=3, sizes={"n": 64})
