@@ -22,45 +22,6 @@ def facts(function: Function) -> FunctionFacts:
     return facts_of(control_flow_graph(function), KERNELS)
 
 
-def known(function: Function) -> list[list[str]]:
-    return [[str(c) for c in (*f.guards, *f.calls)] for f in facts(function).before]
-
-
-def test_an_assert_holds_behind_itself() -> None:
-    body = Body(param("x", "n"))
-    body.check("n <= 4")
-    body.call("read", body.params[0])
-    assert known(body.finish()) == [[], ["n <= 4"], ["n <= 4"]]
-
-
-def test_facts_of_a_branch_end_with_it() -> None:
-    def inside() -> Operand:
-        body.check("n % 2 == 0")
-        return body.params[0]
-
-    body = Body(param("x", "n"))
-    body.branch(inside, lambda: body.params[0], condition="n <= 4")
-    function = body.finish()
-    marks = [step.kind for step in control_flow_graph(function).points]
-    assert marks == [PointKind.BRANCH, PointKind.INSTRUCTION, PointKind.ELSE, PointKind.JOIN, PointKind.EXIT]
-    behind = ["(n <= 4 and n % 2 == 0) or n >= 5"]
-    assert known(function) == [[], ["n <= 4"], ["n <= 4", "n % 2 == 0"], ["n >= 5"], behind]
-
-
-def test_a_kernel_leaves_the_comparisons_that_say_something() -> None:
-    body = Body(param("x", "n"), param("y", "m"), param("z", "n"))
-    body.call("add", *body.params)
-    assert known(body.finish())[-1] == ["m == n"]
-
-
-def test_a_cast_defines_and_compares() -> None:
-    body = Body(param("x", "n", "m"))
-    body.cast(body.params[0], "k", 8, defines=["k"])
-    found = facts(body.finish())
-    assert {name: str(value) for name, value in found.definitions.items()} == {"k": "n"}
-    assert [str(c) for c in found.before[-1].guards] == ["m == 8"]
-
-
 def test_extents_of_parameters() -> None:
     entry = facts(Body(param("x", "n - 4"), param("y", "2*n")).finish()).entry
     assert "n >= 4" in [str(c) for c in entry]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -88,19 +87,6 @@ def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
 
 @settings(max_examples=40)
 @given(problems())
-def test_the_floor_is_the_largest_sum_over_all_positions(found: tuple[Buffer, ...]) -> None:
-    sums = live_sums(found)
-    for binding in BINDINGS[::5]:
-        positions = {p for b in found for begin, end in b.live for p in range(begin, end)}
-        expected = max(
-            sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live))
-            for p in positions
-        )
-        assert highest(sums, binding) == expected
-
-
-@settings(max_examples=40)
-@given(problems())
 def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...]) -> None:
     neighbours = interference(found)
     for a, b in combinations(found, 2):
@@ -113,35 +99,6 @@ def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
     arena = pack(found, seed)
     plan = Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
     assert validate(plan, DOMAIN, PROVER) == ()
-
-
-@settings(max_examples=25)
-@given(problems(), st.integers(0, 999), st.randoms(use_true_random=False))
-def test_a_planted_overlap_is_refused(found: tuple[Buffer, ...], seed: int, random: Random) -> None:
-    arena = pack(found, seed)
-    broken, pair = plant_overlap(arena, random)
-    if broken is None:
-        return
-    faults = validate(Plan(function="f", arenas=(broken,)), DOMAIN, PROVER, machine=False)
-    assert any(set(f.buffers) == pair for f in faults)
-
-
-def plant_overlap(arena: Arena, random: Random) -> tuple[Arena | None, set[str]]:
-    """Moves one buffer onto another that lives at the same time; None where no two live together."""
-    pairs = [
-        (a, b)
-        for a, b in combinations(arena.placements, 2)
-        if together(a.buffer, b.buffer) and can_overlap(a.buffer.size, b.buffer.size)
-    ]
-    if not pairs:
-        return None, set()
-    fixed, moved = random.choice(pairs)
-    placements = tuple(replace(p, offset=fixed.offset) if p is moved else p for p in arena.placements)
-    return replace(arena, placements=placements), {fixed.buffer.name, moved.buffer.name}
-
-
-def can_overlap(left: Expr, right: Expr) -> bool:
-    return any(left.evaluate(b) > 0 and right.evaluate(b) > 0 for b in BINDINGS)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.obligations import ArenaObligations, Obligation
-from symalloc.planner.check.validate import ObligationProver, PlanFault, PlanRefusedError, validate
+from symalloc.planner.check.validate import ObligationProver, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain, Verdict
@@ -45,49 +45,10 @@ def plan(*offsets: Expr | int, size: Expr, guarded: bool = True) -> Plan:
 GOOD = plan(0, 64 * N, 0, size=64 * N + 128 * M)
 
 
-def faults(wrong: Plan) -> dict[tuple[str, ...], PlanFault]:
-    return {f.buffers: f for f in validate(wrong, DOMAIN, PROVER)}
-
-
-def test_a_right_plan_has_no_fault() -> None:
-    assert faults(GOOD) == {}
-
-
-def test_an_overlap_is_named_with_a_binding_that_shows_it() -> None:
-    found = faults(plan(0, 64 * M, 0, size=64 * N + 192 * M))
-    assert set(found) == {("a", "b"), ("b", "c")}
-    binding = found["a", "b"].binding
-    assert binding is not None
-    assert 64 * binding["m"] < 64 * binding["n"] and binding["m"] >= 1
-    assert str(found["a", "b"]).startswith("`a`, `b`: they overlap while both are live at m = 1, n = ")
-
-
-def test_a_buffer_past_the_end_of_its_arena_is_named() -> None:
-    assert set(faults(plan(0, 64 * N, 0, size=128 * M))) == {("a",), ("b",), ("c",)}
-
-
-def test_offsets_must_be_aligned_and_not_negative() -> None:
-    assert "multiple of 64" in faults(plan(0, 64 * N + 4, 0, size=64 * N + 128 * M + 64))["b",].problem
-    assert "before its arena" in faults(plan(0, 64 * N, -64, size=64 * N + 128 * M))["c",].problem
-
-
-def test_a_buffer_that_holds_more_than_is_set_aside_is_named() -> None:
-    placed = GOOD.arenas[0].placements
-    tight = replace(placed[0], buffer=replace(A, nbytes=64 * N + 1))
-    wrong = replace(GOOD, arenas=(replace(GOOD.arenas[0], placements=(tight, *placed[1:])),))
-    assert "holds more bytes" in faults(wrong)["a",].problem
-
-
-def test_overflow_is_a_fault_unless_a_guard_stops_it() -> None:
-    without = replace(GOOD, guards=())
-    assert all("can leave 64 bits" in f.problem for f in validate(without, DOMAIN, PROVER))
-    assert validate(without, DOMAIN, PROVER)
-
-
 def test_a_guard_too_weak_does_not_help() -> None:
     small = parse_condition("n <= m")
     weak = Guard(condition=small, check=small)
-    assert validate(replace(GOOD, guards=(weak,)), DOMAIN, PROVER)
+    assert validate(GOOD, DOMAIN, PROVER) == () != validate(replace(GOOD, guards=(weak,)), DOMAIN, PROVER)
 
 
 def test_a_refusal_names_the_pair_and_the_binding() -> None:
@@ -153,7 +114,7 @@ def _all_of(plan: Plan) -> Iterator[Obligation]:
         yield from (*claims.of_each(), *claims.all_apart())
 
 
-@settings(max_examples=tries(200, 5000))
+@settings(max_examples=tries(100, 5000))
 @given(any_plans())
 def test_what_need_not_be_asked_holds(planned: Plan) -> None:
     judge = ObligationProver.of(planned, DOMAIN, PROVER)
@@ -166,4 +127,5 @@ def test_tensors_below_each_other_carry_none() -> None:
     outside = [Placement(buffer=replace(b, size=constant(0)), offset=64 * N) for b in (A, B)]
     arena = Arena(device=0, scope="global", size=constant(64), placements=tuple(outside))
     guards = overflow_guards([64 * N], DOMAIN, PROVER)
-    assert set(faults(Plan(function="f", arenas=(arena,), guards=guards))) >= {("a",), ("b",)}
+    found = validate(Plan(function="f", arenas=(arena,), guards=guards), DOMAIN, PROVER)
+    assert {fault.buffers for fault in found} >= {("a",), ("b",)}
