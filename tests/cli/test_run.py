@@ -19,6 +19,7 @@ from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
 from tests.modules import CHAIN
 from tests.pool.processes import descendants, until_busy, until_gone
+from tests.scale import part
 
 pytestmark = pytest.mark.slow
 
@@ -176,7 +177,9 @@ def test_a_caller_whose_memory_the_pool_refuses_is_refused(run: Run) -> None:
     assert not document["ok"] and "under the limit of 65536" in json.dumps(document["refused"])
 
 
-@pytest.mark.parametrize(("file", "n"), [("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)])
+@pytest.mark.parametrize(
+    ("file", "n"), part([("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)], 2)
+)
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
     path = Path(__file__).parents[2] / "examples" / file
     options = ("--bind", f"n={n}", "--check", "--format", "json")

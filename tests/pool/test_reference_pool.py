@@ -345,7 +345,7 @@ def test_tensors_that_make_no_sense(shape: Any, dtype: Any, error: type[Exceptio
 def test_whole_traces_are_placed_alike(workload: str, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
-    trace = replace(trace, events=trace.events[: tries(3_000, len(trace.events))])
+    trace = replace(trace, events=trace.events[: tries(1_500, len(trace.events))])
     limit = peak_live(trace) * 9 // 10 if limited else None
     both = _Both(PoolOptions(soft_limit=Fraction(21, 20), limit=limit))
     blocks: dict[int, tuple[int, int]] = {}

@@ -249,7 +249,7 @@ def test_every_policy_replays_every_trace(steps: list[Step]) -> None:
 @pytest.mark.parametrize("limit", (Fraction(11, 10), Fraction(21, 20)))
 def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -> None:
     """Each trace ends just above its limit at most: a page of the pool may be shared by two blocks."""
-    results = [replay(make_trace(w, 11), "pool", PoolOptions(soft_limit=limit)) for w in part(WORKLOADS, 2)]
+    results = [replay(make_trace(w, 11), "pool", PoolOptions(soft_limit=limit)) for w in part(WORKLOADS, 3)]
     assert all(r.ratio <= limit + Fraction(1, 50) for r in results), [r.ratio for r in results]
     assert total(results).mean <= limit
 

@@ -29,8 +29,8 @@ PLANS = {
 
 @pytest.mark.parametrize("index", range(4))
 def test_linter_and_machine_agree(index: int) -> None:
-    """In each run a third of the operators, others for each subject."""
-    step = tries(3, 1)
+    """In each run a quarter of the operators, others for each subject."""
+    step = tries(4, 1)
     operators = dict(list(OPERATORS.items())[index % step :: step])
     found = campaign(list(vm_subjects(PLANS))[index], tries=1, seed=2, operators=operators)
     assert len(found.outcomes) >= tries(3, 10)

@@ -58,7 +58,7 @@ from tests.planner.buffers.test_candidates import (
 )
 from tests.planner.fewest_arenas import fewest
 from tests.program.build import program_of
-from tests.scale import tries
+from tests.scale import part, tries
 
 STORAGES = PlanOptions(flavour="storages")
 M = symbol("m")
@@ -296,7 +296,7 @@ def test_attention_needs_four_arenas() -> None:
 FEWEST = {"onnx_attention": 4, "torch_cross_attention": 9, "model/cross_attention": 9, "model/nonzero": 4}
 
 
-@pytest.mark.parametrize("name", FEWEST)
+@pytest.mark.parametrize("name", part(FEWEST, 2))
 def test_no_fewer_arenas_keep_the_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models with more than three: no way to share fewer keeps the limit, whatever the stackings."""
     chosen: list[Chosen] = []

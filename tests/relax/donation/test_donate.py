@@ -28,7 +28,7 @@ from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.rule import load_rules
 from symalloc.size.parse import parse_expr
 from tests.relax.built import errors, machine
-from tests.scale import pairs
+from tests.scale import pairs, tries
 
 pytestmark = pytest.mark.slow
 
@@ -326,7 +326,7 @@ def _operator(random: Random, values: Sequence[Any]) -> Any:
 
 def test_random_modules_give_the_same_bits_in_donated_memory() -> None:
     accepted = refused = 0
-    for seed in range(7):
+    for seed in range(tries(4, 60)):
         mod = random_module(seed)
         plain = machine(lower(mod, "llvm"), UNOPTIMISED)
         arrays = [np.random.default_rng(s).random((5, 8), dtype="float32") for s in (0, 1)]

@@ -32,12 +32,14 @@ def attention(**attributes: object) -> tvm.IRModule:
     return module
 
 
-@pytest.mark.parametrize("guards", ["assert", "native", "fallback"])
-@pytest.mark.parametrize(("bounds", "flavour"), pairs(["enforce", "reserve"], ["arena", "storages"]))
+@pytest.mark.parametrize(
+    ("kind", "guards"),
+    pairs(pairs(["enforce", "reserve"], ["arena", "storages"]), ["assert", "native", "fallback"]),
+)
 def test_within_the_bounds_bits_are_equal_and_past_them_the_check_decides(
-    bounds: BoundsUse, flavour: Flavour, guards: GuardKind
+    kind: tuple[BoundsUse, Flavour], guards: GuardKind
 ) -> None:
-    options = PlanOptions(bounds=bounds, flavour=flavour, guards=guards)
+    options = PlanOptions(bounds=kind[0], flavour=kind[1], guards=guards)
     runner = Runner(attention(), options=options)
     assert [runner.run({"n": n}, check=True).difference for n in (0, 5, 512)] == [None] * 3
     if guards == "fallback":

@@ -22,7 +22,7 @@ from symalloc.relax.passes.stages import (
 from symalloc.session.linting import VerifyMemory
 from tests.modules import FAULTY
 from tests.relax.built import MODULES
-from tests.scale import pairs
+from tests.scale import pairs, part
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
@@ -62,7 +62,8 @@ def test_tvm_is_usable_after_a_failure() -> None:
 @pytest.mark.parametrize(
     ("name", "flavour"),
     pairs(
-        ["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"], ["default", "target"]
+        part(["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"], 2),
+        ["default", "target"],
     ),
 )
 def test_what_we_plan_passes(name: str, flavour: PipelineName) -> None:

@@ -25,6 +25,7 @@ from symalloc.relax.run.runner import Runner
 from symalloc.relax.shrink import capacity
 from symalloc.relax.shrink.kernel_parts import Part, with_parts
 from tests.relax.built import errors, machine
+from tests.scale import pairs
 
 HEADER = "from tvm.script import ir as I, relax as R, tirx as T\n"
 ATTENTION = """
@@ -76,20 +77,20 @@ def planned(text: str, *alias: str, **options: Any) -> PlannedModule:
     return plan_lowered(lower(module(text), "llvm"), options=chosen)
 
 
-@pytest.mark.parametrize(
-    ("text", "alias", "bindings"),
-    [
-        (ATTENTION, BOTH, [{"b": 2, "s": 1, "n": n, "room": 6} for n in (0, 1, 3, 5)]),
-        (ATTENTION, BOTH, [{"b": 1, "s": 3, "n": n, "room": 7} for n in (0, 2, 4)]),
-        (ATTENTION, (BOTH[0], "values=caches.1[more]"), [{"b": 1, "s": 1, "n": 3, "room": 4, "more": 9}]),
-        (ATTENTION, BOTH[1:], [{"b": 2, "s": 1, "n": 3, "room": 6}]),
-        (MASKED, ("longer=cache[room]",), [{"n": n, "room": 5} for n in (1, 4)]),
-    ],
+CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (
+    (ATTENTION, BOTH, [{"b": 2, "s": 1, "n": n, "room": 6} for n in (0, 1, 3, 5)]),
+    (ATTENTION, BOTH, [{"b": 1, "s": 3, "n": n, "room": 7} for n in (0, 2, 4)]),
+    (ATTENTION, (BOTH[0], "values=caches.1[more]"), [{"b": 1, "s": 1, "n": 3, "room": 4, "more": 9}]),
+    (ATTENTION, BOTH[1:], [{"b": 2, "s": 1, "n": 3, "room": 6}]),
+    (MASKED, ("longer=cache[room]",), [{"n": n, "room": 5} for n in (1, 4)]),
 )
-@pytest.mark.parametrize("pipeline", ["default", "target"])
+
+
+@pytest.mark.parametrize(("case", "pipeline"), pairs(CASES, ["default", "target"]))
 def test_the_same_bits_and_no_finding(
-    text: str, alias: tuple[str, ...], bindings: Sequence[Mapping[str, int]], pipeline: Any
+    case: tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]], pipeline: Any
 ) -> None:
+    text, alias, bindings = case
     options = PlanOptions(alias=tuple(map(parse_donation, alias)))
     runner = Runner(module(text), options=options, pipeline=pipeline)
     results = [runner.run(at, check=True, seed=seed) for at in bindings for seed in (0, 1)]
