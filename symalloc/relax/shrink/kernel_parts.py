@@ -399,14 +399,14 @@ class PartsProof:
         copies, others = copies_of(self.module[call.kernel]), {*range(len(call.arguments))} - ours.keys()
         begins = {at: self.place(places, root).offsets for at, root in ours.items()}
         return (
-            self.kernel(places, call)[1] is not None
-            and all(self.roots(call.arguments[at]).isdisjoint(inside) for at in others)
+            all(self.roots(call.arguments[at]).isdisjoint(inside) for at in others)
             and all(
                 not self.stores(call, target)
                 or copies.get(target, {}).get(source) == tuple(map(sub, begins[source], begins[target]))
                 or self.apart(places, ours[source], ours[target])
                 for source, target in permutations(ours, 2)
             )
+            and self.kernel(places, call)[1] is not None  # which takes longest to tell
         )
 
     def stores(self, call: ir.CallKernel, position: int) -> bool:

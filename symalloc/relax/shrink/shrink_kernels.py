@@ -152,9 +152,8 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
         return False
     if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
         return False
-    if _may_wrap(stage.value) or any(_is_simplified(stage, one) for one in readers):
-        return False
-    return all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
+    as_often = all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
+    return as_often and not (_may_wrap(stage.value) or any(_is_simplified(stage, one) for one in readers))
 
 
 def _may_wrap(value: Node) -> bool:
