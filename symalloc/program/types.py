@@ -138,6 +138,13 @@ def byte_count(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | No
     return None if shape is None or dtype is None else product(shape) * dtype.itemsize
 
 
+def row_dim(dim: int, shape: Sequence[Expr], other: Sequence[Expr]) -> int:
+    """The dimension of a tensor that is reshaped to an`other` with the rows of `dim`; -1 for none."""
+    apart = product(shape[dim + 1 :])
+    alike = (at for at, one in enumerate(other) if one == shape[dim] and product(other[at + 1 :]) == apart)
+    return next(alike, -1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeType:
     """A shape value: its extents (None where unknown)."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from symalloc.analysis.kernels.coverage import Elements, Passes, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
-from symalloc.program.types import DType, TensorType
+from symalloc.program.types import DType, TensorType, row_dim
 from symalloc.size.choice import Min, is_nonnegative, maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, floordiv, mod, product, symbol
@@ -172,6 +172,8 @@ def _gap(
 ) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
+    whole = (one for one in parts if one.is_whole and one.is_at(wanted))
+    parts = [*whole][:1] or [_in_shape(one, wanted) for one in parts]
     if wanted.elements.points is not None:
         return _at_elements(wanted, parts, lost)
     if lost is None and not parts:
@@ -181,6 +183,20 @@ def _gap(
     if any(part.elements.is_scattered for part in (*parts, *(() if lost is None else (lost,)))):
         return _at_elements(wanted, parts, lost)
     return _in_bytes(wanted, parts, lost) or _at_elements(wanted, parts, lost)
+
+
+def _in_shape(part: MemoryRange, wanted: MemoryRange) -> MemoryRange:
+    """The part as one of a tensor with the type of `wanted` where that has the same rows; else itself."""
+    one, other = part.type, wanted.type
+    same = one is not None and other is not None and part.is_at(wanted) and one.nbytes == other.nbytes
+    if not same or one is None or other is None or one.dtype != other.dtype or part.elements.is_scattered:
+        return part
+    shape, reshaped = one.shape or (), other.shape or ()
+    rows = {row_dim(axis, shape, reshaped): part.elements.ranges[axis] for axis in part.axes}
+    if -1 in rows or len(rows) < len(part.axes):
+        return part
+    ranges = tuple(map(rows.get, range(len(reshaped))))
+    return part._replace(type=other, elements=part.elements._replace(ranges=ranges))
 
 
 def _fits(stretch: MemoryRange) -> bool:

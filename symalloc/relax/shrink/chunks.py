@@ -24,7 +24,7 @@ from symalloc.analysis.dependencies import dependency_graph
 from symalloc.planner.buffers.candidates import known_symbols, padded_size
 from symalloc.program import ir
 from symalloc.program.operands import type_of
-from symalloc.program.types import extents_of
+from symalloc.program.types import extents_of, row_dim
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -56,7 +56,7 @@ from symalloc.relax.shrink.kernel_parts import (
 from symalloc.relax.shrink.kernel_stages import SPATIAL, Stage, promises, stages_of
 from symalloc.size.choice import minimum
 from symalloc.size.condition import eq, le
-from symalloc.size.expr import ZERO, Expr, ceildiv, evaluated, product
+from symalloc.size.expr import ZERO, Expr, ceildiv, evaluated
 
 _RESHAPE = tvm.ir.Op.get("relax.reshape")
 MOST_PIECES = 16  # that are tried where nobody says how many
@@ -194,13 +194,6 @@ def _rows_touched(stages: Sequence[Stage], cut: Collection[int]) -> Rows:
 
 
 # -- search --------------------------------------------------------------------------------------------------
-
-
-def row_dim(dim: int, shape: Sequence[Expr], other: Sequence[Expr]) -> int:
-    """The dimension of a tensor that is reshaped to an`other` with the rows of `dim`; -1 for none."""
-    apart = product(shape[dim + 1 :])
-    alike = (at for at, one in enumerate(other) if one == shape[dim] and product(other[at + 1 :]) == apart)
-    return next(alike, -1)
 
 
 def _extents(operand: ir.Operand) -> tuple[Expr, ...]:
