@@ -54,13 +54,10 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
     """
     kernels = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)}
     functions = relax_functions(module)
-    called = dict.fromkeys(
-        binding.value.op.name_hint
-        for function in functions.values()
-        for binding in bindings_in(function.body)
-        if type(binding.value) is Call and type(binding.value.op) is GlobalVar
-    )
-    kept = {*given, *functions, *_referenced_elsewhere(kernels, functions)}
+    values = [binding.value for function in functions.values() for binding in bindings_in(function.body)]
+    callees = (value.op for value in values if type(value) is Call)
+    called = dict.fromkeys(callee.name_hint for callee in callees if type(callee) is GlobalVar)
+    kept = {*given, *functions, *_referenced_elsewhere(kernels, values)}
     made = [
         n
         for n in called
@@ -92,16 +89,13 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
     return call_instead(draft.finished(), instead)
 
 
-def _referenced_elsewhere(
-    kernels: Mapping[str, Node], functions: Mapping[str, relax.Function]
-) -> Iterable[str]:
-    """Yield the names that kernels mention, and arguments of calls."""
+def _referenced_elsewhere(kernels: Mapping[str, Node], values: Iterable[Node]) -> Iterable[str]:
+    """Yield the names that kernels mention, and arguments of calls among `values`."""
     mentions: list[Node] = [kernel.body for kernel in kernels.values()]
-    for function in functions.values():
-        for binding in bindings_in(function.body):
-            for argument in elements(binding.value.args) if type(binding.value) is Call else (binding.value,):
-                if type(argument) in (GlobalVar, relax.Tuple):
-                    mentions.append(argument)
+    for value in values:
+        for argument in elements(value.args) if type(value) is Call else (value,):
+            if type(argument) in (GlobalVar, relax.Tuple):
+                mentions.append(argument)
     return (variable.name_hint for variable in nodes_in(mentions, GlobalVar))
 
 
