@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,10 +37,12 @@ UNOPTIMISED = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 SCRIPT = Path(__file__).parents[1] / "modules_that_donate.py"
 
 
+@cache
 def module(name: str) -> tvm.IRModule:
     return load_one(SCRIPT, module=name)
 
 
+@cache
 def planned(mod: tvm.IRModule, *alias: str, **options: Any) -> PlannedModule:
     chosen = PlanOptions(alias=tuple(map(parse_donation, alias)), **options)
     return plan_lowered(lower(mod, "llvm"), options=chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,13 @@ def shape(*extents: int) -> Any:
     return tvm.runtime.ShapeTuple(extents)
 
 
+@cache
+def built(module: Any, **options: Any) -> Any:
+    return relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
+
+
 def on_vm(module: Any, **options: Any) -> Any:
-    built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
-    return relax.VirtualMachine(built, tvm.cpu())
+    return relax.VirtualMachine(built(module, **options), tvm.cpu())
 
 
 def aligned(nbytes: int, *, off: int = 0, filled: int = 0xA5) -> tuple[np.ndarray, Any]:

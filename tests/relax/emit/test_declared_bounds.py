@@ -22,7 +22,6 @@ from symalloc.relax.run.runner import Runner
 from tests.scale import pairs
 
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
-CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 
 def attention(**attributes: object) -> tvm.IRModule:

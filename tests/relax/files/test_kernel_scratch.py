@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Module:
 """
 
 
+@cache
 def lowered(name: str) -> tvm.IRModule:
     return lower(load_one(SCRIPT, module=name), "llvm")
 

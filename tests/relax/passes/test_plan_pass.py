@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.slow
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
 
 
+@cache
 def planned(module: tvm.IRModule) -> PlannedModule:
     return plan_lowered(lower(module, "llvm"))
 

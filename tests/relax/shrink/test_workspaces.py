@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ class Left:
 """
 
 
+@cache
 def lowered(path: Path, name: str) -> tvm.IRModule:
     return lower(load_one(path, module=name), "llvm")
 
