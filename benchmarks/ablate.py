@@ -311,7 +311,8 @@ SHRINK: Mapping[str, Mechanism] = {
         stand_ins={f"{_SHRINK}.shrink_kernels.inline_stages": lambda kernel, **_: kernel},
         code=_parts(
             _SHRUNK,
-            "inline_stages _can_go _repeats_nothing _axis _is_renaming _is_copy _passed_on _is_product _adds",
+            "inline_stages _can_go _may_wrap _is_simplified _repeats_nothing _multiplies_alike _axis "
+            "_is_renaming _is_copy _passed_on _is_product _contracts",
         ),
     ),
     "buffers in outputs, and in each other": Mechanism(

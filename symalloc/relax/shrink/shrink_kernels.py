@@ -128,7 +128,8 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
         at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
         own = elements(now.body.block.alloc_buffers)
         moves = any(stage.target.same_as(buffer) for stage in stages[at : at + 1] for buffer in own)
-        if moves and _can_go(stages[at], stages[at + 1 :], into_sums=into_sums):
+        stacked = [one for one in own if is_on_stack(one)]
+        if moves and _can_go(stages[at], stages[at + 1 :], stacked, into_sums=into_sums):
             schedule = schedule or s_tir.Schedule(kernel, error_render_level="none")
             with suppress(Exception):  # TVM asks for more than is told here
                 schedule.compute_inline(schedule.get_sblock(name))
@@ -137,8 +138,10 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
     return now.with_attrs(dict(kernel.attrs or {}))
 
 
-def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
-    """Return whether a stage can stand in those behind it that read what it stores."""
+def _can_go(stage: Stage, later: Sequence[Stage], stacked: Sequence[VarNode], *, into_sums: bool) -> bool:
+    """Return whether a stage can stand in those behind it that read what it stores; some buffers are
+    `stacked`.
+    """
     buffer = stage.target
     readers = [one for one in later if one.loads(buffer)]
     if stage.reduces or not readers:
@@ -150,10 +153,10 @@ def _can_go(stage: Stage, later: Sequence[Stage], *, into_sums: bool) -> bool:
     rounded = str(dtype).startswith(("float", "bfloat")) and (dtype.bits < 32 or not stage.loads())
     if not plain and (len(readers) > 1 or rounded):
         return False
-    if _is_product(stage.value) and any(_adds(one.value, buffer) for one in readers):
-        return False
     as_often = all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
-    return as_often and not (_may_wrap(stage.value) or any(_is_simplified(stage, one) for one in readers))
+    if not as_often or _may_wrap(stage.value):
+        return False
+    return not any(_is_simplified(stage, one, stacked) for one in readers)
 
 
 def _may_wrap(value: Node) -> bool:
@@ -167,9 +170,9 @@ def _may_wrap(value: Node) -> bool:
     )
 
 
-def _is_simplified(stage: Stage, reader: Stage) -> bool:
+def _is_simplified(stage: Stage, reader: Stage, stacked: Sequence[VarNode]) -> bool:
     """Return whether TVM makes anything else of `reader` with the stage in it than of each by itself, as if
-    nothing were rounded: y of x + y - x.
+    nothing were rounded: y of x + y - x.  Or compilers may: whether they contract depends on what is around.
     """
     known, start = tvm.sym.Analyzer(), reader.block.init
 
@@ -179,6 +182,8 @@ def _is_simplified(stage: Stage, reader: Stage) -> bool:
 
     for value in (reader.value, *([] if start is None else [start.value])):
         whole = tvm_ffi.structural_map(value, (ir.TensorLoad, inlined))
+        if not reader.reduces and _contracts(whole, stacked):
+            return True
         compared = (nodes_in([one], ir.TensorLoad) for one in nodes_in([whole], *_COMPARED))
         if _is_copy(whole) and not any(compared):
             continue  # places tell what is loaded
@@ -195,13 +200,24 @@ def _is_simplified(stage: Stage, reader: Stage) -> bool:
 def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: bool) -> bool:
     """Return whether `reader` costs no more with the stage in it."""
     if reader.reduces:
-        return _is_renaming(stage) or (into_sums and _is_copy(stage.value) and not _is_unrolled(reader))
+        copied = into_sums and _is_copy(stage.value) and not _is_unrolled(reader)
+        return _is_renaming(stage) or (copied and _multiplies_alike(stage, reader))
     if plain:
         return True
     places = [elements(load.indices) for load in reader.loads(stage.target)]
     axes = [_axis(index, reader.axes) for index in places[0]]
     at_one_place = all(all(map(same_extent, places[0], other)) for other in places[1:])
     return at_one_place and None not in axes and len({*axes}) == len(reader.axes)
+
+
+def _multiplies_alike(stage: Stage, reader: Stage) -> bool:
+    """Return whether compilers contract what `reader` adds up the same with a copy in it: no product of it
+    becomes one for several passes, or for one that is chosen.
+    """
+    factors = [one for one in nodes_in([reader.value], prim.Mul, prim.Div) if not one.ty.dtype.is_integer]
+    fixed = nodes_in(factors, prim.FloatImm) if type(stage.value) is not ir.TensorLoad else ()
+    used = {one.__chandle__() for one in nodes_in([stage.value], ir.Var)}
+    return not fixed and used.issuperset(one.__chandle__() for one in stage.axes)
 
 
 def _is_unrolled(reduction: Stage) -> bool:
@@ -251,30 +267,25 @@ def _passed_on(value: Node) -> tuple[Node, ...]:
     return ()
 
 
-def _is_product(value: Node) -> bool:
-    """Return whether a value may be what a multiplication gives, not yet rounded."""
+def _is_product(value: Node, stacked: Sequence[VarNode]) -> bool:
+    """Return whether a value may be what a multiplication gives, not yet rounded: compilers load it of no
+    buffer that is `stacked`, but take what was stored.
+    """
+    if type(value) is ir.TensorLoad:
+        return any(map(value.source.same_as, stacked))
     passed = _passed_on(value)
     if not passed and type(value) is ir.Call:
         return getattr(value.op, "name", None) not in _ROUNDED
-    if type(value) in (prim.Add, prim.Sub):  # a zero may be left out
-        sides = value.a, value.b
-        passed = sides if any(type(one) is prim.FloatImm and one.value == 0 for one in sides) else ()
-    return type(value) in (prim.Mul, prim.Div) or any(map(_is_product, passed))
+    named = type(value) is ir.Var and not value.ty.dtype.is_integer
+    return named or type(value) in (prim.Mul, prim.Div) or any(_is_product(one, stacked) for one in passed)
 
 
-def _adds(value: Node, buffer: VarNode, *, summed: bool = False) -> bool:
-    """Return whether what is loaded of a buffer may be a term of a sum in `value`, or of one that it is
-    `summed` in.
-    """
-    if type(value) is ir.TensorLoad:
-        return summed and bool(value.source.same_as(buffer))
-    operands, summed = _passed_on(value), summed or type(value) is prim.Let
-    if not operands:
-        called = type(value) is ir.Call
-        summed = type(value) in (prim.Add, prim.Sub)
-        summed = summed or (called and getattr(value.op, "name", None) not in _ROUNDED)
-        operands = elements(value.args) if called else (getattr(value, "a", None), getattr(value, "b", None))
-    return any(_adds(one, buffer, summed=summed) for one in operands if one is not None)
+def _contracts(value: Node, stacked: Sequence[VarNode]) -> bool:
+    """Return whether compilers may contract a product and a sum in a value, or in what a call becomes."""
+    sums = (one for one in nodes_in([value], prim.Add, prim.Sub) if not one.ty.dtype.is_integer)
+    calls = (one for one in nodes_in([value], ir.Call) if nodes_in([one], ir.TensorLoad))
+    known = all(getattr(one.op, "name", None) in _ROUNDED | _CHOICES for one in calls)
+    return not known or any(_is_product(term, stacked) for one in sums for term in (one.a, one.b))
 
 
 def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]:
@@ -286,11 +297,11 @@ def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]
     stages = stages_of(kernel) or ()
     groups = [[param] for param in elements(kernel.params) if _is_output(stages, param)]
     pairs: list[tuple[VarNode, VarNode]] = []
-    left: dict[str, str] = {}
     own = sorted(
         elements(kernel.body.block.alloc_buffers), key=lambda one: _uses(stages, one)[:1], reverse=True
     )
-    for buffer in own:
+    left = {one.name: "it lies on the stack" for one in own if is_on_stack(one)}
+    for buffer in (one for one in own if one.name not in left):
         fitting = [group for group in groups if alike(buffer, group[0])]
         home = next((g for g in fitting if all(_dead_before(stages, buffer, one) for one in g)), None)
         if home is not None:
@@ -468,13 +479,14 @@ def _used_in_several_parts(body: Node) -> frozenset[int]:
     return frozenset(handle for handle, count in found.items() if count > 1)
 
 
+def is_on_stack(buffer: VarNode) -> bool:
+    """Return whether TVM takes no memory of its pool for a buffer, because it is small."""
+    extents = [constant_extent(one) for one in elements(buffer.ty.shape)]
+    known = [one for one in extents if one is not None]
+    return known == extents and prod(known) * buffer.ty.dtype.dtype.itemsize < _ON_STACK
+
+
 def _is_pooled(buffer: VarNode) -> bool:
     """Return whether TVM takes memory for a buffer from its pool, of a size that a caller can compute."""
-    kind = buffer.ty
-    extents = elements(kind.shape)
-    if kind.storage_scope not in ("", "global"):
-        return False
-    unknown = [one for one in extents if constant_extent(one) is None]
-    if not unknown:
-        return prod(constant_extent(one) or 0 for one in extents) * kind.dtype.dtype.itemsize >= _ON_STACK
-    return all(one.ty == _SIZE for one in unknown)
+    fits = all(constant_extent(one) is not None or one.ty == _SIZE for one in elements(buffer.ty.shape))
+    return fits and buffer.ty.storage_scope in ("", "global") and not is_on_stack(buffer)

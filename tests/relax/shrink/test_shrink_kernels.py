@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -171,7 +172,38 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         None,
         1,
     ),
-    "cancels_nothing": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - A[vi] * A[vi]")), 1, 0),
+    "cancels_nothing": ((_stage("C", _ADDED), _stage("B", "B[7 - vi] = C[vi] - T.exp(A[vi])")), 1, 0),
+    "chosen_factor": (
+        (
+            _stage("C", "C[vi] = T.max(A[vi], T.float32(0))"),
+            _stage("B", "B[7 - vi] = C[vi] * T.float32(0.5) + A[vi]"),
+        ),
+        2,
+        1,
+    ),
+    "product_elsewhere": (
+        (
+            _stage("C", "C[vi] = T.exp(A[vi] * A[7 - vi])"),
+            _stage("B", "B[7 - vi] = C[vi] + A[vi] * A[7 - vi]"),
+        ),
+        2,
+        1,
+    ),
+    "product_of_all_passes": (
+        (
+            _stage("C", "C[vi, vj] = A[vi]", *_GRID),
+            _stage(
+                "B",
+                """with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + C[vi, vk] * A[vi]""",
+                "i, k in T.grid(8, 8)",
+                'vi, vk = T.axis.remap("SR", [i, k])',
+            ),
+        ),
+        2,
+        1,
+    ),
     "named_product": (
         (
             _stage("C", "C[vi] = T.Let(t, where={t: A[vi] * A[vi]})"),
@@ -220,7 +252,11 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         1,
     ),
 }
-SHAPES = {"parallel": ("8, 8", "8, 8", "8, 8"), "no_init": ("8, 4", "8,", "8,")}
+SHAPES = {
+    "parallel": ("8, 8", "8, 8", "8, 8"),
+    "no_init": ("8, 4", "8,", "8,"),
+    "product_of_all_passes": ("8,", "8,", "8, 8"),
+}
 """Extents of A, B and C, where they are not 8."""
 KINDS = {
     **dict.fromkeys(("by_data", "old_tells_passes"), ("int64", "int64")),
@@ -234,12 +270,12 @@ KINDS = {
 """Types of A and B, and of C and D, where they are not float32."""
 
 
-def kernel_of(name: str) -> tvm.IRModule:
-    """A module of a kernel from A to B, with buffers C and D of its own."""
+def kernel_of(name: str, extent: int = 256) -> tvm.IRModule:
+    """A module of a kernel from A to B, with buffers C and D of its own; an extent is written as 8."""
     stages = KERNELS[name][0]
     (a, b, c), (kind, own) = SHAPES.get(name, ("8,",) * 3), KINDS.get(name, ("float32",) * 2)
     more = f'\n        D = T.sblock_alloc_buffer((8,), "{own}")' if "D[" in "".join(stages) else ""
-    return from_source(f"""
+    source = f"""
 @I.ir_module
 class Kernels:
     @T.prim_func(private=True, s_tir=True)
@@ -247,7 +283,10 @@ class Kernels:
         T.func_attr({{"tirx.noalias": True}})
         t = T.float32()
         C = T.sblock_alloc_buffer(({c}), "{own}"){more}{"".join(stages)}
-""")
+"""
+    for written, meant in ((r"\b8\b", extent), (r"\b7\b", extent - 1)):
+        source = re.sub(written, str(meant), source)
+    return from_source(source)
 
 
 @pytest.mark.parametrize("level", ["safe", "full"])
@@ -274,6 +313,13 @@ def test_what_stays(name: str) -> None:
     kernel = shrunk(kernel_of(name), "full")[0][name]
     found = stages_of(kernel)
     assert (None if found is None else len(found)) == stages
+    assert len(kernel.body.block.alloc_buffers) == left
+
+
+@pytest.mark.parametrize(("extent", "left"), [(255, 1), (256, 0)])
+def test_buffers_on_the_stack_stay(extent: int, left: int) -> None:
+    """Compilers keep what is in them in registers, and contract it with what reads it."""
+    kernel = shrunk(kernel_of("product_in_sum", extent), "safe")[0]["product_in_sum"]
     assert len(kernel.body.block.alloc_buffers) == left
 
 
