@@ -152,6 +152,8 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
     "memory of results": Mechanism(stand_ins={f"{_ASSIGNMENT}._Assigning.lends": lambda *_: False}),
+    # no model of the zoo needs it: of weights that each call moves most had an arena of their own without
+    # (tests/planner/buffers/test_assignment.py, 27 arenas instead of 3)
     "three arenas": _without_tails(),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
@@ -171,6 +173,8 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_GRID}._crossings": lambda *_: iter(())},
         code=[f"{_GRID}._lines", f"{_GRID}._crossings"],
     ),
+    # no usual model is that crowded: 400 random buffers with `packing=0` take 1.25 to 1.73 of their floor,
+    # and 2.0 to 6.6 where they are stacked by when they begin or end
     "best fit through time": Mechanism(
         stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},
         code=[f"{_STACK}.crowded_orders"],

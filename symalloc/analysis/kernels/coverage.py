@@ -132,8 +132,6 @@ class Elements(NamedTuple):
 
 UNKNOWN_ELEMENTS = Elements((), exact=False)
 """Any elements of a parameter, or none."""
-Reached: TypeAlias = Callable[..., Elements]
-"""Return the elements of an access; see `accessed_elements`."""
 
 _MOST_READS = 4
 """The number of boxes that are kept of what a kernel reads of one parameter."""
@@ -142,14 +140,15 @@ _MOST_READS = 4
 class ParameterCoverage:
     """The content of one parameter that a kernel needs, and what it writes, each found when it is asked for.
 
-    `known` unless the body of the kernel is elsewhere.  `find` gives its fresh loads.
+    `known` unless the body of the kernel is elsewhere.  `reached` gives the elements of an access (see
+    `accessed_elements`), `find` its fresh loads.
     """
 
     def __init__(
         self,
         parameter: ir.KernelBuffer,
         accesses: Sequence[KernelAccess],
-        reached: Reached,
+        reached: Callable[..., Elements],
         find: Callable[[Sequence[KernelAccess], ir.KernelBuffer], FreshLoads],
         *,
         known: bool,

@@ -37,7 +37,6 @@ from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, 
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
 
 Indices: TypeAlias = tuple[Expr | None, ...]
-Translation: TypeAlias = Callable[[Indices], Indices]
 
 
 class KernelScope(NamedTuple):
@@ -97,7 +96,7 @@ class Place(NamedTuple):
     parameter: int
     type: TypeNode
     rank: int
-    translate: Translation = lambda indices: indices
+    translate: Callable[[Indices], Indices] = lambda indices: indices
     wide: int = 1
     parts: int = 1
 

@@ -48,10 +48,10 @@ from symalloc.relax.files.plan_file import module_report, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.ir_types import calls_of, relax_functions, run_error
 from symalloc.relax.passes.plan_pass import PlannedModule
-from symalloc.relax.run.dispatcher import Dispatcher
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments, with_room
 from symalloc.relax.run.machine import (
     CallResult,
+    Dispatcher,
     call,
     changed,
     clocked,

@@ -20,7 +20,7 @@ from symalloc import RunError, UsageError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.packed_contracts import contracts
 from symalloc.relax.files.load import lower_or_refuse
-from symalloc.relax.run import dispatcher
+from symalloc.relax.run import machine
 from symalloc.relax.run.runner import Runner
 from tests.pool.processes import until_asleep
 from tests.relax.built import CALLERS, EFFECTS
@@ -239,7 +239,7 @@ def test_kernels_under_way_end_however_often_a_call_is_interrupted(
     kernel(interrupted)
     pool = symalloc.Pool()
     runner = Runner(wide(), workers=2, pool=pool)
-    monkeypatch.setattr(dispatcher, "sleep", look)
+    monkeypatch.setattr(machine, "sleep", look)
     before = signal.signal(signal.SIGINT, handle)
     try:
         with pytest.raises(KeyboardInterrupt):
