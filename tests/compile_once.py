@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_FOLDER = Path(__file__).parent.parent / ".pytest_cache" / "kernels"
+_FOLDER = Path(__file__).parent.parent / ".pytest_cache" / "libraries"  # "kernels" held one file each
 _LIBRARY, _SOURCE = "library.txt", "kernel.json"
 
 
