@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 import tvm
+from tvm import relax, tirx
 
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
@@ -452,3 +453,18 @@ def test_the_linter_finds_what_is_read_after_it_was_written_over(
     wrong = plan_lowered(module, options=PlanOptions(shrink="safe"))
     assert wrong.over != right.over
     assert any(one.startswith("SYM113") for one in errors(wrong.module))
+
+
+def test_a_tensor_less_itself_is_nan_where_it_is_infinite() -> None:
+    """The kernel takes it twice: in one buffer with the result, TVM would make 0 of the difference."""
+    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([size], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            doubled = builder.emit(relax.op.flip(x, 0))
+            zero = builder.emit(relax.op.subtract(doubled, doubled))
+            result = builder.emit_output(relax.op.flip(zero, 0))
+        builder.emit_func_output(result)
+    planned = plan_lowered(lower(builder.get(), "llvm"), options=PlanOptions(shrink="safe")).module
+    got = machine(planned)["main"](tvm.runtime.tensor(np.array([np.inf, 1.0], "float32"))).numpy()
+    assert np.isnan(got[0]) and got[1] == 0.0
