@@ -253,8 +253,13 @@ def arguments_of(call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
 
 
 def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
-    """The values of the kernel's symbols, in symbols of the caller; without those that nothing binds."""
-    return bind_parameters([parameter.type for parameter in kernel.parameters], arguments)
+    """The values of the kernel's symbols, in symbols of the caller; without those that nothing binds.
+
+    Scalars bind first: extents of buffers are compared with them.
+    """
+    given = zip(kernel.parameters, arguments, strict=False)
+    ordered = sorted(given, key=lambda pair: isinstance(pair[0], ir.KernelBuffer))
+    return bind_parameters([parameter.type for parameter, _ in ordered], [one for _, one in ordered])
 
 
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:

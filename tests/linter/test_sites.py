@@ -14,13 +14,16 @@ from symalloc.program.ir import (
     Function,
     If,
     Kernel,
+    KernelScalar,
     Origin,
     Ownership,
     Program,
+    Scalar,
     Var,
 )
 from symalloc.program.types import TupleType
 from symalloc.prover.domain import Verdict
+from symalloc.size.expr import symbol
 from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, Body, Size, buffer, param, program_of, tensor_of
 
@@ -40,6 +43,21 @@ def test_extents_are_held_against_the_symbols_that_a_kernel_binds() -> None:
     (unsure,) = findings(call_of(kernel, param("x", "n"), param("y", "m"), param("z", "2*n")), "SYM303")
     assert (unsure.verdict, unsure.guarded) == (Verdict.RUNTIME_CHECK, True)
     assert unsure.severity is not Severity.ERROR
+
+
+@pytest.mark.parametrize("scalar_first", [False, True])
+def test_extents_are_held_against_a_scalar_that_a_kernel_takes(scalar_first: bool) -> None:
+    """TVM checks extents against scalars, also against those that come behind the buffers."""
+    parameters = (buffer("a", "k"), KernelScalar(name="k"))
+    arguments = (param("x", "n"), Scalar(symbol("m")))
+    turn = -1 if scalar_first else 1
+    body = Body(param("x", "n"))
+    body.call("f", *arguments[::turn])
+    function = body.finish(symbols={"n": Origin.DIMENSION, "m": Origin.SCALAR})
+    kernel = Kernel(name="f", parameters=parameters[::turn])
+    (found,) = findings(program_of(function, kernels={"f": kernel}), "SYM303")
+    assert (found.verdict, found.guarded) == (Verdict.RUNTIME_CHECK, True)
+    assert "n against m" in found.message
 
 
 def test_an_extent_over_a_symbol_that_nothing_binds_is_not_compared() -> None:
