@@ -293,7 +293,8 @@ class _Check:
 
 def overlay_of(points_to: PointsTo, call: ir.CallKernel, source: int, target: int) -> Overlay | None:
     """The way that `call` would write the region `target` over the region `source`; None where an argument
-    may be part of either, or where their rows differ.
+    may be part of either, where their rows differ, or where it takes `source` twice: TVM makes 0 of
+    `x - y`, once both are one buffer, also where that is NaN.
     """
     places: dict[int, set[int]] = {source: set(), target: set()}
     rows = set[tuple[Expr, ...] | None]()
@@ -307,7 +308,7 @@ def overlay_of(points_to: PointsTo, call: ir.CallKernel, source: int, target: in
             places[region].add(position)
             rows.add(None if kind is None or kind.shape is None else kind.shape[1:])
     reading, writing = places[source], places[target]
-    if len(writing) != 1 or reading & writing or len(rows) != 1 or None in rows:
+    if len(writing) != 1 or len(reading) > 1 or reading & writing or len(rows) != 1 or None in rows:
         return None
     return Overlay(inputs=frozenset(reading), output=min(writing))
 
