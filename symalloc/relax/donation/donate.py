@@ -274,7 +274,7 @@ class _Check:
                 raise RefusedAliasError(
                     f"`{call.kernel}` reads {self.source} while it writes {self.output}, and it is not "
                     "proved that it has read each element before it overwrites it, as an elementwise "
-                    "kernel has"
+                    f"kernel has that takes {self.source} once"
                 )
             found[call.var] = overlay
         return found

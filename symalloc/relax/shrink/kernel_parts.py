@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations
 from math import inf
 from operator import add, sub
 from typing import Any, NamedTuple, TypeAlias
@@ -390,21 +390,27 @@ class PartsProof:
         return any(_end(*a) <= b[0] or _end(*b) <= a[0] for a, b in zip(here, there, strict=True))
 
     def called(self, places: Places, call: ir.CallKernel, inside: Collection[int]) -> bool:
-        """Return whether a kernel can be given the whole of the tensors `inside`: all are known, and what it
-        stores is apart from what else it is given, or where it loads elements of that and nothing else.
+        """Return whether a kernel can be given the whole of the tensors `inside`: all are known, and where it
+        stores to one, which takes one pointer to all, they are apart, or what it stores are elements of the
+        other and nothing else.  TVM makes 0 of `x - y`, once both are one element, also where that is NaN.
         """
         ours = {at: root for at, root in self.given[call.var].items() if root in inside}
         if places.keys().isdisjoint(ours.values()):
             return True
         copies, others = copies_of(self.module[call.kernel]), {*range(len(call.arguments))} - ours.keys()
         begins = {at: self.place(places, root).offsets for at, root in ours.items()}
+
+        def copied(source: int, target: int) -> bool:
+            return copies.get(target, {}).get(source) == tuple(map(sub, begins[source], begins[target]))
+
         return (
             all(self.roots(call.arguments[at]).isdisjoint(inside) for at in others)
-            and all(
-                not self.stores(call, target)
-                or copies.get(target, {}).get(source) == tuple(map(sub, begins[source], begins[target]))
-                or self.apart(places, ours[source], ours[target])
-                for source, target in permutations(ours, 2)
+            and (
+                not any(self.stores(call, at) for at in ours)
+                or all(
+                    self.apart(places, ours[one], ours[other]) or copied(one, other) or copied(other, one)
+                    for one, other in combinations(ours, 2)
+                )
             )
             and self.kernel(places, call)[1] is not None  # which takes longest to tell
         )
@@ -423,7 +429,9 @@ class PartsProof:
         wholes = {found[at].whole for at, root in given.items() if root in places}
         found = {at: place for at, place in found.items() if place.whole in wholes}
         last = {found[at].whole: at for at in sorted(found, key=lambda at: (self.stores(call, at), at))}
-        return found, {at: last[place.whole] for at, place in found.items() if at != last[place.whole]}
+        stored = {place.whole for at, place in found.items() if self.stores(call, at)}
+        shared = {at: last[place.whole] for at, place in found.items() if place.whole in stored}
+        return found, {at: other for at, other in shared.items() if at != other}
 
     def kernel(self, places: Places, call: ir.CallKernel) -> tuple[object, tirx.PrimFunc | None]:
         """A kernel that is proved to do with wholes what it does with parts, None where it cannot be given

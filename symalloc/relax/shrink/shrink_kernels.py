@@ -127,8 +127,9 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
     for name in [stage.name for stage in stages]:
         at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
         own = elements(now.body.block.alloc_buffers)
-        moves = any(stage.target.same_as(buffer) for stage in stages[at : at + 1] for buffer in own)
         stacked = [one for one in own if is_on_stack(one)]
+        made = (stage.target for stage in stages[at : at + 1])
+        moves = any(one.same_as(buffer) and not is_on_stack(one) for one in made for buffer in own)
         if moves and _can_go(stages[at], stages[at + 1 :], stacked, into_sums=into_sums):
             schedule = schedule or s_tir.Schedule(kernel, error_render_level="none")
             with suppress(Exception):  # TVM asks for more than is told here

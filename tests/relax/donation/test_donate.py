@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 
 import symalloc
 from symalloc.analysis.donation import parse_donation
@@ -254,6 +254,17 @@ def test_what_no_check_makes_good() -> None:
     assert "`y` never fits into `c`" in refusal(module("Branches"), "y=c")
     text = refusal(module("Cache"), "longer=caches.0", guards="none")
     assert "it takes a check at entry, p + 1 >= 0 and p < c, and guards are turned off" in text
+
+
+def test_an_input_that_a_kernel_takes_twice() -> None:
+    """In one buffer TVM would make 0 of the difference, also where that is NaN."""
+    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([size], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.subtract(x, x))
+        builder.emit_func_output(result)
+    assert "kernel has that takes `x` once" in refusal(builder.get(), "result=x")
 
 
 def test_which_function() -> None:

@@ -468,3 +468,20 @@ def test_a_tensor_less_itself_is_nan_where_it_is_infinite() -> None:
     planned = plan_lowered(lower(builder.get(), "llvm"), options=PlanOptions(shrink="safe")).module
     got = machine(planned)["main"](tvm.runtime.tensor(np.array([np.inf, 1.0], "float32"))).numpy()
     assert np.isnan(got[0]) and got[1] == 0.0
+
+
+def test_a_part_less_itself_is_nan_where_it_is_infinite() -> None:
+    """The kernel reads one part twice, and stores to another."""
+    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([size, 64], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            flipped = builder.emit(relax.op.flip(x, 0))
+            zero = builder.emit(relax.op.subtract(flipped, flipped))
+            both = builder.emit(relax.op.concat([flipped, zero], axis=1))
+            result = builder.emit_output(relax.op.sqrt(both))
+        builder.emit_func_output(result)
+    planned = plan_lowered(lower(builder.get(), "llvm"), options=PlanOptions(shrink="safe")).module
+    given = tvm.runtime.tensor(np.full((8, 64), np.inf, "float32"))
+    got = machine(planned)["main"](given).numpy()
+    assert np.isposinf(got[:, :64]).all() and np.isnan(got[:, 64:]).all()
