@@ -315,7 +315,7 @@ SHRINK: Mapping[str, Mechanism] = {
         stand_ins={f"{_SHRINK}.shrink_kernels.inline_stages": lambda kernel, **_: kernel},
         code=_parts(
             _SHRUNK,
-            "inline_stages _can_go _may_wrap _is_simplified _repeats_nothing _multiplies_alike _axis "
+            "inline_stages _can_go _may_wrap _is_simplified _repeats_nothing _combines_alike _axis "
             "_is_renaming _is_copy _passed_on _is_product _contracts",
         ),
     ),

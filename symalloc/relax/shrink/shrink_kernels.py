@@ -202,7 +202,7 @@ def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: boo
     """Return whether `reader` costs no more with the stage in it."""
     if reader.reduces:
         copied = into_sums and _is_copy(stage.value) and not _is_unrolled(reader)
-        return _is_renaming(stage) or (copied and _multiplies_alike(stage, reader))
+        return _is_renaming(stage) or (copied and _combines_alike(stage, reader))
     if plain:
         return True
     places = [elements(load.indices) for load in reader.loads(stage.target)]
@@ -211,14 +211,17 @@ def _repeats_nothing(stage: Stage, reader: Stage, *, plain: bool, into_sums: boo
     return at_one_place and None not in axes and len({*axes}) == len(reader.axes)
 
 
-def _multiplies_alike(stage: Stage, reader: Stage) -> bool:
-    """Return whether compilers contract what `reader` adds up the same with a copy in it: no product of it
-    becomes one for several passes, or for one that is chosen.
+def _combines_alike(stage: Stage, reader: Stage) -> bool:
+    """Return whether compilers make the same of what `reader` combines with a copy in it: no product of it
+    becomes one for several passes, or for one that is chosen; nothing is compared with a chosen number, of
+    which they leave one comparison out, also where it is with NaN.
     """
-    factors = [one for one in nodes_in([reader.value], prim.Mul, prim.Div) if not one.ty.dtype.is_integer]
-    fixed = nodes_in(factors, prim.FloatImm) if type(stage.value) is not ir.TensorLoad else ()
     used = {one.__chandle__() for one in nodes_in([stage.value], ir.Var)}
-    return not fixed and used.issuperset(one.__chandle__() for one in stage.axes)
+    factors = [one for one in nodes_in([reader.value], prim.Mul, prim.Div) if not one.ty.dtype.is_integer]
+    compared = nodes_in([reader.value], prim.Max, prim.Min, *_COMPARED)
+    fixed = nodes_in(factors, prim.FloatImm) or any(nodes_in([one], ir.TensorLoad) for one in compared)
+    chosen = type(stage.value) is not ir.TensorLoad
+    return not (chosen and fixed) and used.issuperset(one.__chandle__() for one in stage.axes)
 
 
 def _is_unrolled(reduction: Stage) -> bool:
