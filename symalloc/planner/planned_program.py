@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.types import StorageType, TupleType
+from symalloc.program.types import StorageType
 from symalloc.size.expr import Expr
 
 
@@ -50,7 +50,7 @@ def written_function(
     if not writer.places and not writer.apart:
         return cfg.function
     given = [writer.reserve(index) for index, arena in enumerate(plan.arenas) if arena.given]
-    ends = (ir.Kill(var=ir.Var("_", TupleType(fields=())), target=one.var, kind="storage") for one in given)
+    ends = (ir.Alias(var=ir.Var("_", StorageType()), source=one.var) for one in given)  # its last use
     body = writer.block(cfg.function.body)
     return replace(cfg.function, body=replace(body, instructions=(*given, *body.instructions, *ends)))
 

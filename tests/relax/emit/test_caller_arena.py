@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 
 import symalloc
 from symalloc import DeviceMemoryError, UsageError
@@ -342,3 +342,16 @@ def test_a_parameter_may_be_called_arena_already() -> None:
     names = [p.name for p in planned.module["main"].params]
     assert names == ["arena", "arena_bytes", "result", "result_", "arena_"]
     assert symalloc.run(CALLERS.Named, {"n": 3, "m": 5}, arena="caller", results="caller", check=True).checked
+
+
+def test_a_call_holds_the_arena_until_its_end() -> None:
+    builder, n = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n, 16], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            halves = relax.op.split(builder.emit(relax.op.flip(x, 0)), 2, axis=1)
+            first = builder.emit_output(halves[0])
+            later = builder.emit_output(relax.op.exp(x))
+        builder.emit_func_output((first, later))
+    at = symalloc.plan(builder.get(), arena="caller").at(n=64)
+    assert (at.arena, at.returned, at.call) == (6144, 6144, 6144 + 6144)
