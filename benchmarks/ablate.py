@@ -10,6 +10,7 @@ unplanned call, whose arenas take more of their floor, or which has more of them
     full       the time of calls with --shrink full, without what leaves paddings in front of short sums
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
     layers     heights of arenas of deep models over their floors, without layers that are stacked alike
+    stacking   heights of random problems over their floors, without each way to stack buffers
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
@@ -18,7 +19,7 @@ Each model is planned with all and without each mechanism in turns, so that othe
 for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
 `--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
 
-    python -m benchmarks.ablate [planner|shrink|full|orders|layers|passes|lint|prover ...] [--model NAME ...]
+    python -m benchmarks.ablate [planner|shrink|full|orders|layers|stacking|… ...] [--model NAME ...]
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import tvm
 from benchmarks.ablate_full import FULL_COLUMNS, full_rows
 from benchmarks.ablate_layers import LAYER_COLUMNS, layer_rows
 from benchmarks.ablate_prover import main as ablate_prover
+from benchmarks.ablate_stacking import STACKING_COLUMNS, stacking_rows
 from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
 from benchmarks.lint_llama import planned as planned_by_tvm
 from benchmarks.order import NETWORKS, order_floors
@@ -54,7 +56,6 @@ from symalloc.planner.buffers.call_bytes import Groups
 from symalloc.planner.check.obligations import Obligation
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.planner.memory_report.function_report import floors
-from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
@@ -66,7 +67,7 @@ from symalloc.rulebook.rule import load_rules
 from symalloc.size.expr import highest
 from tests.models.planned import CASES
 
-AREAS = ("planner", "shrink", "full", "orders", "layers", "passes", "lint", "prover")
+AREAS = ("planner", "shrink", "full", "orders", "layers", "stacking", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -78,6 +79,7 @@ USUAL = (
     "torch_qwen3",
     "torch_t5_encoder",
     "llama_32_layers",
+    "merged_weights",
     "symbols_4",
     "symbols_8",
 )
@@ -127,11 +129,6 @@ def _length(tree: Any) -> int:
 _UNSEEN = Obligation("apart", "two are not apart", where=(), sides=())
 
 
-def _by_begin(problem: StackingProblem) -> list[int]:
-    """The buffers in the order in which they begin to live."""
-    return sorted(range(len(problem)), key=problem.begins.__getitem__)
-
-
 def _none(*_args: object, **_options: object) -> None:
     return None
 
@@ -152,8 +149,6 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
     "memory of results": Mechanism(stand_ins={f"{_ASSIGNMENT}._Assigning.lends": lambda *_: False}),
-    # no model of the zoo needs it: of weights that each call moves most had an arena of their own without
-    # (tests/planner/buffers/test_assignment.py, 27 arenas instead of 3)
     "three arenas": _without_tails(),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
@@ -166,18 +161,9 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_ASSIGNMENT}._Assigning.worst": lambda *_: ()},
         code=[f"{_ASSIGNMENT}._Assigning.worst", "symalloc.planner.grid.worst_shapes"],
     ),
-    "greedy packings but the first": Mechanism(
-        stand_ins={f"{_STACK}.HEURISTICS": HEURISTICS[:1]}, code=[f"{_STACK}.packed_order"]
-    ),
     "shapes at which sizes cross": Mechanism(
         stand_ins={f"{_GRID}._crossings": lambda *_: iter(())},
         code=[f"{_GRID}._lines", f"{_GRID}._crossings"],
-    ),
-    # no usual model is that crowded: 400 random buffers with `packing=0` take 1.25 to 1.73 of their floor,
-    # and 2.0 to 6.6 where they are stacked by when they begin or end
-    "best fit through time": Mechanism(
-        stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},
-        code=[f"{_STACK}.crowded_orders"],
     ),
     "maxima within others": Mechanism(
         stand_ins={f"{_OFFSETS}._is_long": lambda _alternatives: False},
@@ -582,6 +568,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         print_table(ORDER_COLUMNS, order_rows())
     if "layers" in wanted:
         print_table(LAYER_COLUMNS, layer_rows(TARGET))
+    if "stacking" in wanted:
+        print_table(STACKING_COLUMNS, stacking_rows())
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
     if "lint" in wanted:

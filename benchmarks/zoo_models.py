@@ -85,6 +85,35 @@ def many_symbols(count: int) -> tvm.IRModule:
     return builder.finalize()
 
 
+def merged_weights(layers: int) -> tvm.IRModule:
+    """`layers` of attention whose weights each call computes: as large at any length, beside n * n scores."""
+    builder, operator = relax.BlockBuilder(), relax.op
+    length, dtype = tirx.Var("n", "int64"), "float32"
+    x = relax.Var("x", relax.TensorType((length, 512), dtype))
+    shapes = {
+        f"{kind}{i}": columns for i in range(layers) for kind, columns in (("wide", 1536), ("down", 512))
+    }
+    weights = [relax.Var(name, relax.TensorType((512, columns), dtype)) for name, columns in shapes.items()]
+    head = relax.Var("head", relax.TensorType((2048, 512), dtype))
+    with builder.function("main", [x, *weights, head]):
+        with builder.dataflow():
+            now = x
+            for wide, down in zip(weights[::2], weights[1::2], strict=True):
+                rows = builder.emit(operator.matmul(now, builder.emit(operator.multiply(wide, wide))))
+                parts = (operator.strided_slice(rows, [1], [512 * i], [512 * i + 512]) for i in (0, 1))
+                heads = (operator.reshape(builder.emit(part), (length, 16, 32)) for part in parts)
+                value, key = [builder.emit(operator.permute_dims(one, (1, 0, 2))) for one in heads]
+                products = builder.emit(operator.matmul(key, operator.permute_dims(key, (0, 2, 1))))
+                seen = builder.emit(operator.matmul(builder.emit(operator.exp(products)), value))
+                seen = builder.emit(operator.reshape(operator.permute_dims(seen, (1, 0, 2)), (length, 512)))
+                less = builder.emit(operator.multiply(down, down))
+                now = builder.emit(operator.add(builder.emit(operator.matmul(seen, less)), now))
+            now = builder.emit(operator.tanh(now))
+            result = builder.emit_output(operator.matmul(now, builder.emit(operator.permute_dims(head))))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
 def _inputs(*rows: str) -> list[relax.Var]:
     made = ((name, tirx.Var(name, "int64")) for name in rows)
     return [relax.Var(f"x_{name}", relax.TensorType((symbol, 8), "float32")) for name, symbol in made]
@@ -100,6 +129,7 @@ _MADE: Mapping[str, Callable[[], Case]] = {
     "llama_32_layers": _llama_32,
     "bindings_8000": lambda: _made("bindings_8000", partial(chain, 8000)),
     "live_4000": lambda: _made("live_4000", partial(fan, 4000)),
+    "merged_weights": lambda: _made("merged_weights", partial(merged_weights, 4)),
     **{
         f"symbols_{count}": lambda count=count: _made(f"symbols_{count}", partial(many_symbols, count), count)
         for count in (2, 4, 8, 14, 20)

@@ -14,11 +14,11 @@ Buffers go by their index.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from math import isfinite, sqrt
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,16 +38,6 @@ ROUNDS = 9  # of local search, each with the point added where the last one left
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
-
-Key: TypeAlias = Callable[["StackingProblem", Sequence[int], int], float]
-
-# what a greedy packing places first; ties go to the one that begins first, then to the lower index
-HEURISTICS: Sequence[Key] = (
-    lambda problem, sizes, i: -sizes[i] * sqrt(problem.durations[i]),
-    lambda problem, sizes, i: -sizes[i] * sum(map(sizes.__getitem__, problem.neighbours[i])),
-    lambda _, sizes, i: -sizes[i],
-    lambda problem, sizes, i: -sizes[i] * problem.durations[i],
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,9 +281,12 @@ def _piled(
     return Stacking(order=tuple(order), below=below), np.frombuffer(heights)
 
 
-def packed_order(problem: StackingProblem, sizes: Sequence[int], key: Key) -> list[int]:
-    """Return all buffers, bottom first, as best fit packs them in an order, where they have these sizes."""
-    order = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
+def packed_order(problem: StackingProblem, sizes: Sequence[int]) -> list[int]:
+    """Return all buffers, bottom first, as best fit packs them where they have these sizes: first those whose
+    size times the root of how long they live is the most, of equal ones those that begin to live first.
+    """
+    weights = [size * sqrt(lived) for size, lived in zip(sizes, problem.durations, strict=True)]
+    order = sorted(range(len(problem)), key=lambda i: (-weights[i], problem.begins[i], i))
     offsets = array("q")
     offsets.frombytes(
         packer_functions.place(problem.graph, array("i", order).tobytes(), array("q", sizes).tobytes(), True)
@@ -359,8 +352,8 @@ class _StackingSearch:
         """Return the best stacking found; the first that is perfect ends the search."""
         if self.problem.crowded:
             any(map(self.add, crowded_orders(self.problem, self.point)))
-        elif not any(map(self.add, self.packings(self.point))) and not self.improve() and self.best:
-            any(map(self.add, self.packings(int(self.best.ratios.argmax()))))
+        elif not self.pack(self.point) and not self.improve() and self.best and not self.whole.exhausted:
+            self.pack(int(self.best.ratios.argmax()))
         assert self.best is not None
         return self.best
 
@@ -372,14 +365,10 @@ class _StackingSearch:
             self.best = found
         return self.best.score.worst <= PERFECT
 
-    def packings(self, point: int) -> Iterator[Sequence[int]]:
-        """Yield the stackings that heuristics make at a point of the grid."""
-        sizes = self.problem.sizes_at(point)
-        for heuristic in HEURISTICS:
-            if self.whole.exhausted and self.best:
-                return
-            self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
-            yield packed_order(self.problem, sizes, heuristic)
+    def pack(self, point: int) -> bool:
+        """Judge a greedy packing at a point of the grid; return whether the search is over."""
+        self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
+        return self.add(packed_order(self.problem, self.problem.sizes_at(point)))
 
     def improve(self) -> bool:
         """Search from the best stacking at the point, and where it is worst; return whether that ends it."""

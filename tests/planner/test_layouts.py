@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import plan_functions, stack
+from symalloc.planner import plan_functions
 from symalloc.planner.check.validate import validate
 from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
 from symalloc.planner.plan_functions import Layout, LayoutSearch
@@ -55,10 +55,7 @@ def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
     poor = SearchBudget(work=0)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
-    with (
-        patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: poor),
-        patch.object(stack, "HEURISTICS", stack.HEURISTICS[:1]),
-    ):
+    with patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: poor):
         first, *_ = found(buffers)
     (fallback,) = first.fallbacks
     assert fallback.kind == "search" and 1.2 < fallback.ratio < 1.5
