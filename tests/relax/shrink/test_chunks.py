@@ -30,7 +30,7 @@ from symalloc.relax.shrink.chunks import are_ends, ends_of
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
-from tests.relax.built import EFFECTS
+from tests.relax.built import EFFECTS, errors
 from tests.relax.shrink import modules_to_cut
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
@@ -64,6 +64,10 @@ def test_other_pieces_are_refused(count: int) -> None:
 
 
 # -- modules -------------------------------------------------------------------------------------------------
+
+
+def rows_of(*extents: int | tirx.Var) -> relax.TensorType:
+    return relax.TensorType(extents, "float32")
 
 
 def heads(builder: relax.BlockBuilder, n: tirx.Var, one: relax.Expr) -> relax.Expr:
@@ -262,6 +266,28 @@ def test_what_is_made_in_pieces_is_written_anew_where_something_else_was() -> No
     planned = plan_or_refuse(given, "llvm", options)
     found = [one.message for one in symalloc.lint(planned.module).diagnostics if one.severity != "note"]
     assert planned.plans["main"].pieces and not any("result `alloc2` over it" in one for one in found)
+
+
+def test_a_piece_that_is_read_in_strides_is_written_anew_as_far_as_that() -> None:
+    builder, n, op = relax.BlockBuilder(), tirx.Var("n", "int64"), relax.op
+    x, w = (relax.Var(*one) for one in (("x", rows_of(n, 16)), ("w", rows_of(16, 16))))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            one = builder.emit(op.matmul(x, w))
+            shares = builder.emit(op.nn.softmax(op.matmul(one, op.permute_dims(x))))
+            some = builder.emit(op.strided_slice(op.matmul(shares, one), [1], [1], [15], [3]))
+            result = builder.emit_output(op.matmul(some, op.permute_dims(some)))
+        builder.emit_func_output(result)
+    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    options = PlanOptions(
+        shrink="safe", max_arena=20000, chunks=16, sizes={"n": 64}, arena="caller", results="caller"
+    )
+    planned = plan_or_refuse(given, "llvm", options)
+    assert planned.plans["main"].pieces and errors(planned.module) == []
+    text = planned.module.script()
+    call = [line for line in text.splitlines() if "cls.matmul2_rows(" in line][-1]
+    wrong = tvm.script.from_source(text.replace(call, f"{call[:-1]} - 1)"))  # a row of the last piece is left
+    assert [found[:6] for found in errors(wrong)] == ["SYM113"]
 
 
 @pytest.mark.parametrize("module", [EFFECTS.Prints, EFFECTS.Cache, EFFECTS.GivenCache])
