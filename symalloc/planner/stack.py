@@ -156,14 +156,13 @@ def search(
 class StackingProblem:
     """`buffers` with the numbers that the search works on.
 
-    `pairs` counts those that are live together; `neighbours` holds the indices of the buffers that interfere
-    with each, none where all is `crowded`.  `sizes` holds the distinct sizes and `kinds` which of them each
-    buffer has; `values[k, g]` is the k-th size at point g of the grid, `floors[g]` the floor there (at least
-    1 byte).  `graph` holds neighbours and live ranges for the native library.
+    `pairs` counts those that are live together, too many to be looked at where it is `crowded`.  `sizes`
+    holds the distinct sizes and `kinds` which of them each buffer has; `values[k, g]` is the k-th size at
+    point g of the grid, `floors[g]` the floor there (at least 1 byte).  `graph` holds for the native library
+    live ranges, and which buffers interfere.
     """
 
     buffers: Sequence[Buffer]
-    neighbours: tuple[tuple[int, ...], ...]
     pairs: int
     crowded: bool
     begins: tuple[int, ...]
@@ -195,10 +194,8 @@ class StackingProblem:
         values = np.nan_to_num(grid.values(sizes))
         lives = [b.live for b in buffers]
         pairs = pairs_live_together(lives)
-        neighbours = () if pairs > most_pairs else interference(buffers)
         return cls(
             buffers=buffers,
-            neighbours=neighbours,
             pairs=pairs,
             crowded=pairs > most_pairs,
             begins=tuple(live[0][0] if live else 0 for live in lives),
@@ -208,7 +205,7 @@ class StackingProblem:
             grid=grid,
             values=values,
             floors=_floors(buffers, values, kinds),
-            graph=_graph(neighbours, changes_of(lives)),
+            graph=_graph(() if pairs > most_pairs else interference(buffers), changes_of(lives)),
         )
 
     def __len__(self) -> int:
