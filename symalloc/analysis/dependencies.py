@@ -318,7 +318,7 @@ def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
             bare = one.contract.written == frozenset() and not [*type_leaves(one.var.type)]
             unknown = not one.pure and one.contract.writes is None
             return bare or unknown or one.name.startswith(_WITH_EFFECTS)
-        case ir.CallFunction(name=name):
+        case ir.CallFunction(name=name) | ir.CallKernel(kernel=name):
             return name in impure
         case ir.CallOperator(name=name):
             return name.startswith(_WITH_EFFECTS)
@@ -326,12 +326,14 @@ def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
 
 
 def functions_with_effects(program: ir.Program) -> frozenset[str]:
-    """The functions of a program that may do more than read and write what they are given, or check it."""
+    """The functions and kernels that may do more than read and write what they are given, or check it."""
     bodies = {name: [*instructions_of(f.body)] for name, f in program.functions.items()}
-    found: frozenset[str] = frozenset()
+    calls = ((name, one.takers, one.others) for name, one in program.kernels.items())
+    kernels = {n for n, some, known in calls if some or any(o.startswith(_WITH_EFFECTS) for o in known)}
+    found = frozenset(kernels)
     for _ in bodies:  # calls may be as deep as that
         some = (n for n, b in bodies.items() if any(type(i) is ir.Assert or has_effects(i, found) for i in b))
-        found = frozenset(some)
+        found = frozenset(kernels.union(some))
     return found
 
 

@@ -28,7 +28,7 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.rulebook.rule import load_rules
 from tests.mutation.vm.subjects import planned_by_tvm
-from tests.program.build import NOTHING, Body, param
+from tests.program.build import KERNELS, NOTHING, Body, param, program_of
 from tests.scale import tries
 
 
@@ -129,6 +129,18 @@ def test_a_call_has_the_effects_of_what_it_calls() -> None:
         body.function("inner", body.params[0], kind=OpaqueType())
     graph = dependency_graph(analyse(body.program(NOTHING, inner.finish()))["main"])
     assert (0, 1, "effect") in edges(graph)
+
+
+@pytest.mark.parametrize(
+    ("called", "waits"), [("mylib.log", True), ("tvm.contrib.random.random_fill", True), ("", False)]
+)
+def test_a_kernel_has_the_effects_of_what_it_calls(called: str, waits: bool) -> None:
+    body = Body(param("x", "n"))
+    for _ in range(2):
+        body.call("read", body.params[0])
+    kernels = {"read": replace(KERNELS["read"], others=(called,) if called else ())}
+    graph = dependency_graph(analyse(program_of(body.finish(NOTHING), kernels=kernels))["main"])
+    assert ((0, 1, "effect") in edges(graph)) is waits
 
 
 def first(relation: HappensBefore, one: int, other: int) -> Collision | None:

@@ -10,7 +10,7 @@ functions, other Relax functions, operators, constructs that are not understood.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -42,6 +42,7 @@ from symalloc.relax.ir_types import (
     at_offset,
     constant_extent,
     elements,
+    nodes_in,
     typed_var,
     with_parameters,
     with_variables,
@@ -108,24 +109,27 @@ def offset_uses(
     return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)
 
 
-_INDEX = ir.PrimType("int64")  # a narrower offset could wrap in a large arena
+INDEX = ir.PrimType("int64")  # a narrower offset could wrap in a large arena
 
 
 def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
     """The positions of the parameters that can be made to take a tensor at a multiple of 64 B, or do so
     already.
 
-    Left out are buffers with strides or an offset of their own, and those whose bare pointer the body hands
-    on (to an extern function, an intrinsic, a view): nothing would add the offset to it.
+    Left out are buffers with strides or an offset that is told or used elsewhere, and those whose bare
+    pointer the body hands on (to an extern function, an intrinsic, a view), where nothing would add it.
     """
-    attributes = kernel.attrs
+    attributes, params = kernel.attrs, elements(kernel.params)
     if attributes is not None and "calling_conv" in attributes:
         return frozenset()  # lowered already: its parameters are no longer those of the PrimFunc
-    candidates = {p.__chandle__(): i for i, p in enumerate(elements(kernel.params)) if _plain(p.ty)}
-    if not candidates:
-        return frozenset()
     accesses = buffer_accesses(kernel.body)
-    return frozenset(i for handle, i in candidates.items() if accesses.only_accessed(handle))
+    mentions = accesses.mentions + Counter(one.__chandle__() for one in nodes_in(params, ir.Var))
+
+    def takes(one: VarNode) -> bool:  # what is in its type is mentioned as often
+        often = mentions[one.ty.elem_offset.__chandle__()] in (0, mentions[one.__chandle__()])
+        return often and accesses.only_accessed(one.__chandle__())
+
+    return frozenset(i for i, one in enumerate(params) if _plain(one.ty) and takes(one))
 
 
 def offset_kernels(module: tvm.IRModule) -> Callable[[str], frozenset[int]]:
@@ -161,7 +165,7 @@ def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.Prim
         if step is None or constant_extent(type_.elem_offset) != 0:
             continue
         one = f"{name}{position}" if names.count(name) > 1 else name  # of one name TVM prints in any order
-        offset = typed_var(f"{one}_offset", _INDEX)
+        offset = typed_var(f"{one}_offset", INDEX)
         params[position] = typed_var(name, at_offset(type_, offset, step))
         replaced.append((old, params[position]))
     return with_parameters(kernel, params, with_variables(kernel.body, replaced))

@@ -26,6 +26,7 @@ from symalloc.program.operands import callee_of, operands_of
 from symalloc.program.types import extents_of
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import RefusedAliasError, chosen, named_leaf, refused
+from symalloc.relax.emit.kernel_offsets import INDEX
 from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -47,7 +48,6 @@ from symalloc.size.condition import le
 from symalloc.size.expr import ZERO, Expr, symbol
 
 _NAMES = (ir.AllocFresh, ir.Alias, ir.MakeTuple, ir.TakeField)
-_INDEX = tvm.ir.PrimType("int64")
 
 
 class _Roomy(NamedTuple):
@@ -135,7 +135,7 @@ def _roomy_kernel(
     lengths: dict[VarNode, tuple[int, int]] = {}
     for position, one in rooms.items():
         shape = elements(params[position].ty.shape)
-        own, room = shape[one.axis], extents.setdefault(one.rows, typed_var(one.rows, _INDEX))
+        own, room = shape[one.axis], extents.setdefault(one.rows, typed_var(one.rows, INDEX))
         if type(own) is tvm.ir.Var and not any(map(own.same_as, (*params, *lengths))):
             lengths[own] = position, one.axis
         whole = (room if number == one.axis else None for number in range(len(shape)))
@@ -186,7 +186,7 @@ class _RoomyFunction(BindingRewriter):
             fields[path[0]] = self.widened(fields[path[0]], one, path[1:])
             return tvm.ir.TupleType(fields)
         shape = [*elements(kind.shape.values)]
-        shape[one.axis] = self.rooms.setdefault(one.rows, typed_var(one.rows, _INDEX))
+        shape[one.axis] = self.rooms.setdefault(one.rows, typed_var(one.rows, INDEX))
         return relax.TensorType(relax.ShapeExpr(shape), kind.dtype, kind.vdevice)
 
     def check(self, kind: GuardKind, one: _Roomy) -> BindingNode:

@@ -27,6 +27,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import extents_of, row_dim
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.relax.emit.kernel_offsets import INDEX
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -45,7 +46,6 @@ from symalloc.relax.ir_types import (
 )
 from symalloc.relax.rewrite import ModuleDraft, map_bindings
 from symalloc.relax.shrink.kernel_parts import (
-    INDEX,
     Begin,
     PartsProof,
     is_told,

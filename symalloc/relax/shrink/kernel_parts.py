@@ -33,7 +33,7 @@ from symalloc.program.operands import tensor_type
 from symalloc.program.types import byte_count
 from symalloc.prover.domain import INT64_MIN, Budget, Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.emit.kernel_offsets import accepts_offset
+from symalloc.relax.emit.kernel_offsets import INDEX, accepts_offset
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -57,7 +57,6 @@ from symalloc.size.expr import ZERO, Expr
 
 Offsets: TypeAlias = tuple[int, ...]
 Begin: TypeAlias = tuple[int | VarNode, ...]
-INDEX = tvm.ir.PrimType("int64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +283,6 @@ def write_in_parts(
             draft.functions[variable] = with_body(function, body)
             found[name] = len(places)
     return (draft.without_unused() if found else module), found
-
-
-# -- proof ---------------------------------------------------------------------------------------------------
 
 
 class PartsProof:

@@ -150,9 +150,6 @@ def _is_pure(call: Node) -> bool:
     return kind in (0, 1) and call.op.name not in ("tirx.address_of", "tirx.buffer_data")
 
 
-_NOALIAS = "tirx.noalias"
-
-
 def same_results(original: tirx.PrimFunc, rewritten: tirx.PrimFunc) -> bool:
     """Return whether it is proved that two kernels store the same to each parameter."""
     before, after = stages_of(original), stages_of(rewritten)
@@ -179,7 +176,7 @@ def same_results(original: tirx.PrimFunc, rewritten: tirx.PrimFunc) -> bool:
 
 def promises(kernel: tirx.PrimFunc) -> bool:
     """Return whether a kernel is compiled as if no two of its buffers overlap."""
-    return bool(kernel.attrs and kernel.attrs.get(_NOALIAS))
+    return bool(kernel.attrs and kernel.attrs.get("tirx.noalias"))
 
 
 @dataclass(slots=True)

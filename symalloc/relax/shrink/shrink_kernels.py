@@ -18,14 +18,14 @@ import msgspec
 import tvm
 import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
-from tvm.ir import Call, GlobalVar, PrimType
+from tvm.ir import Call, GlobalVar
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
 from symalloc.planner.memory_plan import SHRINK, ShrinkChoice
 from symalloc.planner.memory_report.non_arena import ShrunkKernel
 from symalloc.relax.emit.emit_module import allocated
-from symalloc.relax.emit.kernel_offsets import accepts_offset
+from symalloc.relax.emit.kernel_offsets import INDEX, accepts_offset
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -33,6 +33,7 @@ from symalloc.relax.ir_types import (
     bound,
     constant_extent,
     elements,
+    may_divide_by_zero,
     nodes_in,
     same_extent,
     typed_var,
@@ -127,9 +128,9 @@ def inline_stages(kernel: tirx.PrimFunc, *, into_sums: bool) -> tirx.PrimFunc:
     for name in [stage.name for stage in stages]:
         at = next((number for number, one in enumerate(stages) if one.name == name), len(stages))
         own = elements(now.body.block.alloc_buffers)
-        stacked = [one for one in own if is_on_stack(one)]
+        stacked = [one for one in own if is_kept(one)]
         made = (stage.target for stage in stages[at : at + 1])
-        moves = any(one.same_as(buffer) and not is_on_stack(one) for one in made for buffer in own)
+        moves = any(one.same_as(buffer) and not is_kept(one) for one in made for buffer in own)
         if moves and _can_go(stages[at], stages[at + 1 :], stacked, into_sums=into_sums):
             schedule = schedule or s_tir.Schedule(kernel, error_render_level="none")
             with suppress(Exception):  # TVM asks for more than is told here
@@ -155,7 +156,8 @@ def _can_go(stage: Stage, later: Sequence[Stage], stacked: Sequence[VarNode], *,
     if not plain and (len(readers) > 1 or rounded):
         return False
     as_often = all(_repeats_nothing(stage, one, plain=plain, into_sums=into_sums) for one in readers)
-    if not as_often or _may_wrap(stage.value):
+    divides = not stage.loads() and may_divide_by_zero(stage.value)  # also where a select leaves it out
+    if not as_often or divides or _may_wrap(stage.value):
         return False
     return not any(_is_simplified(stage, one, stacked) for one in readers)
 
@@ -304,7 +306,7 @@ def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]
     own = sorted(
         elements(kernel.body.block.alloc_buffers), key=lambda one: _uses(stages, one)[:1], reverse=True
     )
-    left = {one.name: "it lies on the stack" for one in own if is_on_stack(one)}
+    left = {one.name: "TVM keeps it on the stack, or in a wider type" for one in own if is_kept(one)}
     for buffer in (one for one in own if one.name not in left):
         fitting = [group for group in groups if alike(buffer, group[0])]
         home = next((g for g in fitting if all(_dead_before(stages, buffer, one) for one in g)), None)
@@ -356,8 +358,8 @@ def _merged(kernel: tirx.PrimFunc, pairs: Sequence[tuple[VarNode, VarNode]]) -> 
 
 
 _ON_STACK = 1024  # bytes: TVM takes what is known to be smaller from the stack
+_WIDENED = ("bfloat", "float8", "float6", "float4")  # in buffers of a kernel's own, where it is not rounded
 _AS_THEY_ARE = ("tirx.is_scheduled", "global_symbol")  # kernels that others can call by name, too
-_SIZE = PrimType("int64")
 
 
 def plan_workspaces(shrunk: ShrunkModule) -> ShrunkModule:
@@ -421,7 +423,7 @@ class _Lifted:
         names = {symbol.__chandle__() for symbol, _ in known}
         extents = [elements(buffer.ty.shape) for buffer in self.buffers]
         used = nodes_in(chain.from_iterable(extents), ir.Var)
-        if not names.issuperset(one.__chandle__() for one in used):
+        if not all(one.__chandle__() in names and one.ty.dtype.is_integer for one in used):
             return None
         return [[_extent(with_variables(extent, known)) for extent in shape] for shape in extents]
 
@@ -483,14 +485,17 @@ def _used_in_several_parts(body: Node) -> frozenset[int]:
     return frozenset(handle for handle, count in found.items() if count > 1)
 
 
-def is_on_stack(buffer: VarNode) -> bool:
-    """Return whether TVM takes no memory of its pool for a buffer, because it is small."""
+def is_kept(buffer: VarNode) -> bool:
+    """Return whether TVM takes no memory of its pool for a buffer, because it is small, or none that holds
+    what its type does.
+    """
     extents = [constant_extent(one) for one in elements(buffer.ty.shape)]
     known = [one for one in extents if one is not None]
-    return known == extents and prod(known) * buffer.ty.dtype.dtype.itemsize < _ON_STACK
+    small = known == extents and prod(known) * buffer.ty.dtype.dtype.itemsize < _ON_STACK
+    return small or str(buffer.ty.dtype.dtype).startswith(_WIDENED)
 
 
 def _is_pooled(buffer: VarNode) -> bool:
     """Return whether TVM takes memory for a buffer from its pool, of a size that a caller can compute."""
-    fits = all(constant_extent(one) is not None or one.ty == _SIZE for one in elements(buffer.ty.shape))
-    return fits and buffer.ty.storage_scope in ("", "global") and not is_on_stack(buffer)
+    fits = all(constant_extent(one) is not None or one.ty == INDEX for one in elements(buffer.ty.shape))
+    return fits and buffer.ty.storage_scope in ("", "global") and not is_kept(buffer)

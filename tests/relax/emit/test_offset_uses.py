@@ -174,6 +174,28 @@ class Kernels:
         start = T.int64()
         rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=24)
         rows[0] = T.float32(1)
+
+    @T.prim_func
+    def beside(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        start = T.int64()
+        rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=1)
+        others = T.match_buffer(b, (n,), "float32", elem_offset=start, offset_factor=1)
+        target = T.match_buffer(c, (n,), "float32")
+        target[0] = rows[0] + others[0]
+
+    @T.prim_func
+    def told(start: T.int64, a: T.handle):
+        n = T.int64()
+        rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=1)
+        rows[0] = T.float32(1)
+
+    @T.prim_func
+    def looked_at(a: T.handle):
+        n = T.int64()
+        start = T.int64()
+        rows = T.match_buffer(a, (n,), "int64", elem_offset=start, offset_factor=1)
+        rows[0] = start
 """
 KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions_items()}
 
@@ -188,6 +210,9 @@ KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions
         ("strided", set()),
         ("shifted", {0}),  # any multiple of 8 elements will do: 64 B are 16
         ("odd", set()),  # 64 B are no multiple of 24 elements
+        ("beside", {2}),  # both must begin at one offset
+        ("told", set()),
+        ("looked_at", set()),
     ],
 )
 def test_which_parameters_can_be_moved(name: str, positions: set[int]) -> None:

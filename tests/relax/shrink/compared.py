@@ -18,7 +18,7 @@ from symalloc.relax.ir_types import elements, with_parameters, with_variables
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.kernel_stages import Stage, stages_of
-from symalloc.relax.shrink.shrink_kernels import is_on_stack, shrink_kernels
+from symalloc.relax.shrink.shrink_kernels import is_kept, shrink_kernels
 from tests.models.execution import random_inputs
 
 __all__ = ["different", "faulty", "outputs", "shrunk", "targets"]
@@ -90,7 +90,7 @@ def faulty(rewritten: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
         swapped = [*stages[:number], stages[number + 1], stages[number], *stages[number + 2 :]]
         yield "a stage that reads later", _of(rewritten, swapped)
     outputs = {stages[-1].target.__chandle__(): stages[-1].target} if stages else {}
-    for own in filterfalse(is_on_stack, elements(rewritten.body.block.alloc_buffers)):
+    for own in filterfalse(is_kept, elements(rewritten.body.block.alloc_buffers)):
         for output in outputs.values():
             if tvm_ffi.structural_equal(own.ty, output.ty):
                 yield "a buffer in use in the output", _renamed(rewritten, own, output)

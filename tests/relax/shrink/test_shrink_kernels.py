@@ -223,6 +223,23 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         2,
         1,
     ),
+    "rounded_copy": (
+        (
+            _stage("C", 'C[vi] = T.Cast("float8_e5m2", A[vi])'),
+            _stage("D", "D[vi] = C[7 - vi]"),
+            _stage("B", 'B[vi] = T.Cast("float32", D[7 - vi])'),
+        ),
+        3,
+        2,
+    ),
+    "rounded_result": (
+        (
+            _stage("C", 'C[vi] = T.Cast("bfloat16", T.Cast("float32", A[vi]) * T.float32(3))'),
+            _stage("B", "B[vi] = C[vi] + C[vi]"),
+        ),
+        2,
+        1,
+    ),
     "times_one": ((_SQUARED, _stage("B", "B[vi] = C[vi] * T.float32(1) + A[vi]")), 2, 0),
     "in_condition": (
         (
@@ -261,6 +278,8 @@ SHAPES = {
 KINDS = {
     **dict.fromkeys(("by_data", "old_tells_passes"), ("int64", "int64")),
     "rounded": ("float32", "bfloat16"),
+    "rounded_copy": ("float32", "float8_e5m2"),
+    "rounded_result": ("bfloat16", "bfloat16"),
     "wraps": ("int32", "int8"),
     "widened": ("int8", "int8"),
     "never_below_zero": ("uint8", "uint8"),
@@ -314,6 +333,32 @@ def test_what_stays(name: str) -> None:
     found = stages_of(kernel)
     assert (None if found is None else len(found)) == stages
     assert len(kernel.body.block.alloc_buffers) == left
+
+
+DIVIDED = """
+@I.ir_module
+class Divided:
+    @T.prim_func(private=True, s_tir=True)
+    def kernel(b: T.handle):
+        T.func_attr({"tirx.noalias": True})
+        n = T.int64()
+        B = T.match_buffer(b, (n + T.int64(4),), "int64")
+        S = T.sblock_alloc_buffer((n,), "int64")
+        for i in range(n):
+            with T.sblock("S"):
+                v = T.axis.spatial(n, i)
+                S[v] = T.int64(1000) // (n - v)
+        for i in range(n + T.int64(4)):
+            with T.sblock("B"):
+                v = T.axis.spatial(n + T.int64(4), i)
+                B[v] = T.Select(v < n, S[v], T.int64(0))
+"""
+
+
+def test_a_stage_that_divides_by_zero_elsewhere_stays() -> None:
+    """Both sides of a select are computed where nothing is loaded, and the machine stops."""
+    kernel = shrunk(from_source(DIVIDED), "full")[0]["kernel"]
+    assert [one.name for one in kernel.body.block.alloc_buffers] == ["S"]
 
 
 @pytest.mark.parametrize(("name", "left"), [("product_in_sum", 1), ("read_in_reverse", 2)])

@@ -44,11 +44,11 @@ _TURNED = """
         n = T.int64()
         A = T.match_buffer(a, (n, n), "float32")
         B = T.match_buffer(b, (n, n), "float32")
-        S = T.sblock_alloc_buffer((n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "{kind}")
         for i, j in T.grid(n, n):
             with T.sblock("fill"):
                 u, v = T.axis.remap("SS", [i, j])
-                S[u, v] = A[u, v]
+                S[u, v] = T.Cast("{kind}", A[u, v])
         for i, j in T.grid(n, n):
             with T.sblock("turn"):
                 u, v = T.axis.remap("SS", [i, j])
@@ -57,9 +57,13 @@ _TURNED = """
 
 
 def _turned(
-    name: str, head: str = "", store: str = "B[u, v] = S[v, u]", private: str = "private=True, "
+    name: str,
+    head: str = "",
+    store: str = 'B[u, v] = T.Cast("float32", S[v, u])',
+    private: str = "private=True, ",
+    kind: str = "float32",
 ) -> str:
-    return _TURNED.format(name=name, head=head, store=store, private=private)
+    return _TURNED.format(name=name, head=head, store=store, private=private, kind=kind)
 
 
 _POINTED = """T.reads(S[0:n, 0:n])
@@ -97,7 +101,7 @@ class Left:
                     u, v = T.axis.remap("SS", [i, j])
                     B[u, v] = S[u, n - 1 - v]
 {_turned("scheduled", 'T.func_attr({"tirx.is_scheduled": True})')}{_turned("handed")}
-{_turned("public", private="")}{_turned("pointed", store=_POINTED)}
+{_turned("public", private="")}{_turned("pointed", store=_POINTED)}{_turned("wider", kind="bfloat16")}
     @R.function(pure=False)
     def main(x: R.Tensor(("n", "n"), "float32"), t: R.Tensor((255,), "float32")) -> R.Tensor(
         ("n", "n"), "float32"
@@ -110,8 +114,9 @@ class Left:
         c = R.call_tir(cls.handed, (b,), R.Tensor((n, n), "float32"))
         p = R.call_tir(cls.public, (c,), R.Tensor((n, n), "float32"))
         d = R.call_tir(cls.pointed, (p,), R.Tensor((n, n), "float32"))
+        w = R.call_tir(cls.wider, (d,), R.Tensor((n, n), "float32"))
         seen = R.call_packed("mylib.f", s, cls.handed, ty_args=(R.Any,))
-        return d
+        return w
 """
 
 
@@ -199,8 +204,40 @@ def test_buffers_that_a_caller_cannot_allocate_stay(name: str) -> None:
     lifted, found = lift_workspaces(given)
     assert lifted.same_as(given)
     assert not found
-    left = {"Left": {"handed", "inside", "pointed", "public", "scheduled"}, "Unknown": {"summed"}}
+    named = "handed inside pointed public scheduled wider"
+    left = {"Left": {*named.split()}, "Unknown": {"summed"}}
     assert pooled(lifted) == left[name]
+
+
+TOLD = """
+@I.ir_module
+class Told:
+    @T.prim_func(private=True, s_tir=True)
+    def told(a: T.handle, size: T.float32, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((T.Cast("int64", size),), "float32")
+        for i in range(n):
+            with T.sblock("fill"):
+                u = T.axis.spatial(n, i)
+                S[u] = A[u, 0]
+        for i, j in T.grid(n, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = S[n - 1 - v]
+
+    @R.function
+    def main(x: R.Tensor(("n", "n"), "float32"), size: R.Prim("float32")):
+        n = T.int64()
+        cls = Told
+        return R.call_tir(cls.told, (x, size), R.Tensor((n, n), "float32"))
+"""
+
+
+def test_a_buffer_whose_size_a_float_tells_stays() -> None:
+    given = lower(tvm.script.from_source(TOLD), "llvm")
+    assert lift_workspaces(given)[0].same_as(given)
 
 
 def test_buffers_of_parallel_loops_stay_with_their_kernels() -> None:
