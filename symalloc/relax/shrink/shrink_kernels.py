@@ -8,7 +8,7 @@ scheduled, that call what is not seen, or store where data says are left as they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -39,6 +39,7 @@ from symalloc.relax.ir_types import (
     typed_var,
     with_arguments,
     with_parameters,
+    with_shape,
     with_variables,
 )
 from symalloc.relax.rewrite import ModuleDraft, map_bindings, with_functions, without
@@ -468,11 +469,24 @@ def _lifted(kernel: tirx.PrimFunc) -> _Lifted | None:
         return None
     if any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in nodes_in([root], tirx.For)):
         return None  # it is one of a GPU
+    sizes = {size.__chandle__() for one in given if type(one.ty) is BufferType for size in one.ty.shape}
+    shapes = ([_counted(one, sizes) for one in elements(buffer.ty.shape)] for buffer in buffers)
+    sized = [
+        typed_var(one.name, with_shape(one.ty, shape)) for one, shape in zip(buffers, shapes, strict=True)
+    ]
     body = without_buffers(root, {one.__chandle__() for one in buffers})
-    made = with_parameters(kernel, [*given, *buffers], body)
+    body = with_variables(body, [*zip(buffers, sized, strict=True)])
+    made = with_parameters(kernel, [*given, *sized], body)
     if not accepts_offset(made).issuperset(range(len(given), len(given) + len(buffers))):
         return None
-    return _Lifted(kernel=made, given=given, buffers=buffers)
+    return _Lifted(kernel=made, given=given, buffers=sized)
+
+
+def _counted(extent: Node, sizes: Collection[int]) -> Node:
+    """An extent, 0 where it may be negative: TVM takes nothing for it then; none of `sizes` is."""
+    told = all(one.__chandle__() in sizes for one in nodes_in([extent], ir.Var))
+    may = nodes_in([extent], prim.Sub) or any(one.value < 0 for one in nodes_in([extent], prim.IntImm))
+    return extent if told and not may else tirx.max(extent, 0)
 
 
 def _used_in_several_parts(body: Node) -> frozenset[int]:
@@ -486,9 +500,7 @@ def _used_in_several_parts(body: Node) -> frozenset[int]:
 
 
 def is_kept(buffer: VarNode) -> bool:
-    """Return whether TVM takes no memory of its pool for a buffer, because it is small, or none that holds
-    what its type does.
-    """
+    """Return whether TVM takes no memory of its pool for a buffer that is small, or widens what is in it."""
     extents = [constant_extent(one) for one in elements(buffer.ty.shape)]
     known = [one for one in extents if one is not None]
     small = known == extents and prod(known) * buffer.ty.dtype.dtype.itemsize < _ON_STACK

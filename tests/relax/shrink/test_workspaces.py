@@ -209,6 +209,47 @@ def test_buffers_that_a_caller_cannot_allocate_stay(name: str) -> None:
     assert pooled(lifted) == left[name]
 
 
+BELOW_ZERO = """
+@I.ir_module
+class BelowZero:
+    @T.prim_func(private=True, s_tir=True)
+    def kernel(a: T.handle, m: T.int64, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        S = T.sblock_alloc_buffer((n - 4, 8), "float32")
+        P = T.sblock_alloc_buffer((m, 8), "float32")
+        for i, j in T.grid(n - 4, 8):
+            with T.sblock("S"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[u, v] + T.float32(1)
+        for i, j in T.grid(m, 8):
+            with T.sblock("P"):
+                u, v = T.axis.remap("SS", [i, j])
+                P[u, v] = T.float32(2)
+        for i, j in T.grid(n, 8):
+            with T.sblock("B"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = T.if_then_else(u < T.min(n - 4, m), S[u, 7 - v] + P[u, v], A[u, v])
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), m: R.Prim("int64")):
+        n = T.int64()
+        cls = BelowZero
+        return R.call_tir(cls.kernel, (x, m), R.Tensor((n, 8), "float32"))
+"""
+
+
+def test_a_buffer_whose_extent_is_negative_takes_nothing() -> None:
+    given = lower(tvm.script.from_source(BELOW_ZERO), "llvm")
+    lifted, found = lift_workspaces(given)
+    assert found == {"kernel": ("S", "P")}
+    before, after = machine(given), machine(plan_lowered(lifted).module)
+    for n, m in ((0, -1), (1, 2), (4, 0), (9, 3), (9, -3)):
+        x = random_inputs(given["main"], {"n": n, "m": 0}, 0)[0]
+        assert bits(before["main"](x, m)) == bits(after["main"](x, m))
+
+
 TOLD = """
 @I.ir_module
 class Told:
