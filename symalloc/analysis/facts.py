@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import combinations, count
 from typing import Any, NamedTuple
 
@@ -341,6 +341,7 @@ def facts_of(
     return FunctionFacts(before=before, entry=entry, definitions=problem.definitions, tests=problem.tests)
 
 
+_PURE = (ir.Alias, ir.AllocTensor, ir.CallOperator, ir.CallTIR, ir.MakeTuple, ir.TakeField, ir.View)
 _MOST_RELATIONS = 24
 """The relations of a fact behind an If up to which it is kept."""
 
@@ -353,6 +354,16 @@ class _FactProblem:
         self.definitions: dict[str, Expr] = {}
         scalars = {n for n, o in cfg.function.symbols.items() if o is ir.Origin.SCALAR}
         self.is_nonnegative = cache(partial(is_nonnegative, signed=scalars))
+
+    @cached_property
+    def needed(self) -> frozenset[ir.Var]:
+        """All that results and effects need; TVM drops other calls and allocations with their checks."""
+        found: set[ir.Var] = set()
+        for point in reversed(self.cfg.points):
+            made = point.instruction
+            if not isinstance(made, _PURE) or made.var in found:
+                found.update(point.uses)
+        return frozenset(found)
 
     def before_points(self) -> Iterator[Facts]:
         """Yield the facts in front of each point, in order."""
@@ -376,7 +387,7 @@ class _FactProblem:
     def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
         """Add what a kernel compares on entry, and what it asserts."""
         kernel = self.kernels.get(call.kernel)
-        if kernel is None:
+        if kernel is None or (isinstance(call, ir.CallTIR) and call.var not in self.needed):
             return facts
         arguments = arguments_of(call)
         key = (call.kernel, *[id(a.type) if type(a) is ir.Var else a for a in arguments])
@@ -393,6 +404,8 @@ class _FactProblem:
         self, made: ir.AllocFresh | ir.AllocStorage | ir.AllocTensor, facts: Facts
     ) -> Facts:
         """Nothing of the size of what was reserved is negative."""
+        if made.var not in self.needed:
+            return facts
         sizes = (made.size,) if isinstance(made, ir.AllocStorage) else made.shape or ()
         doubted = [size for size in sizes if size is not None and not self.is_nonnegative(size)]
         return facts.with_calls([ge(size.substitute(self.definitions), 0) for size in doubted])

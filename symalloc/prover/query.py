@@ -403,7 +403,7 @@ def decide_query(query: Query, solver: Solver) -> Proof:
     """The verdict of the first layer that has one; the domain is taken to be inhabited."""
     return (
         _by_bounds(query)
-        or _by_refutation(query, solver.budget)
+        or _by_asking(query, first_points(query.domain), lambda c, box: refute(c, box, solver.budget))
         or _by_asking(query, query.domain.points, solver.ask, layer="z3")
         or _undecided(query)
     )
@@ -417,10 +417,6 @@ def _by_bounds(query: Query) -> Proof | None:
     if value is None:
         return None
     return query.proof(Verdict.ALWAYS_VALID if value else Verdict.ALWAYS_INVALID, layer)
-
-
-def _by_refutation(query: Query, budget: Budget) -> Proof | None:
-    return _by_asking(query, first_points(query.domain), lambda c, box: refute(c, box, budget))
 
 
 def _by_asking(query: Query, points: Iterable[Point], ask: Ask, *, layer: str = "sampling") -> Proof | None:

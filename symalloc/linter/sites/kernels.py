@@ -248,12 +248,9 @@ def _extent(source: TensorType, axis: str | None) -> tuple[Expr | None, str]:
     """
     if source.shape is None:
         return None, ""
-    try:
-        number = int(axis) if axis not in (None, "None", "") else None
-    except ValueError:
-        return None, ""
-    if number is None:
+    if not axis or axis == "None":
         return product(source.shape), "flattened"
+    number = int(axis)
     inside = -len(source.shape) <= number < len(source.shape)
     return (source.shape[number], str(number % len(source.shape))) if inside else (None, "")
 
@@ -530,10 +527,12 @@ def _index_site(
     )
     ends = (least, greatest, extent, *where)
     doubt = "it is another element of the same buffer" if bound.in_memory else None
+    if bound.access.kind == "touch":
+        doubt = "the other side of `and` or `or` spares it where a target, unlike LLVM, does not compute both"
     if not bound.access.exact:
         doubt = "it may not be executed: what it hangs on depends on data"
     return Site(
-        kind=f"kernel-{bound.access.kind}",
+        kind="kernel-store" if bound.access.kind == "store" else "kernel-load",
         quantities={"least": least, "greatest": greatest, "extent": extent},
         texts={
             "kernel": call.kernel,
