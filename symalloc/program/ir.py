@@ -497,11 +497,11 @@ class KernelAccess:
     whose value it stores, each where its own domain holds.  Two accesses follow each other within each pass
     of the loops that they share, which is where their `loops` begin alike.  `part`: the number of the part of
     its element that it is at, and of how many; None for all of it.  `unread`: what is not known of it has no
-    exact form, but hangs on no data.
+    exact form, but hangs on no data.  A touch is a load whose value matters on a condition only.
     """
 
     parameter: int
-    kind: Literal["load", "store"]
+    kind: Literal["load", "store", "touch"]
     indices: tuple[Expr | None, ...]
     domain: tuple[Condition, ...] = ()
     exact: bool = True

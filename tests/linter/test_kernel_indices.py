@@ -186,3 +186,9 @@ def test_a_reduction_over_threads_goes_through_its_steps_in_order() -> None:
     set_first = "with T.init():\n                        y[v] = T.float32(0)"
     assert _rules(REDUCED.format(init=set_first)) == []
     assert _rules(REDUCED.format(init="")) == ["SYM905 note"]  # no reduction: threads side by side
+
+
+def test_an_unsigned_number_below_0_is_a_large_one() -> None:
+    """It is not said to be -1: a store behind such a test was taken for one that is never made."""
+    index = 'T.if_then_else(T.Cast("uint32", i) - T.uint32(1) >= T.uint32(9), 4, 0)'
+    assert lint(4, f"i, {index}") == [("SYM905", "note")]

@@ -78,7 +78,7 @@ def clashes(
             if store.kind == "store" and access.parameter != store.parameter:
                 if access.kind == "load":
                     yield from pairs.ordered(store, access, store_first=number < later)
-                elif number < later:
+                elif access.kind == "store" and number < later:
                     yield pairs.at_one_place(store, access)
 
 

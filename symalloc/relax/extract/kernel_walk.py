@@ -400,9 +400,14 @@ class _KernelWalk:
             self.read(node, self._where(scope, test, holds))
 
     def both(self, node: Node, scope: KernelScope) -> None:
-        """The right side of `and` and of `or` matters only where the left side leaves it open."""
+        """The right side of `and` and `or` matters where the left side leaves it open; LLVM computes both."""
         self.read(node.a, scope)
         self._guarded(node.b, node.a, type(node) is prim.And, scope)
+        if nodes_in([node.b], ir.TensorLoad):
+            first = len(self.found)
+            self.read(node.b, scope)
+            touched = [replace(one, kind="touch") for one in self.found[first:] if None not in one.indices]
+            self.found[first:] = touched
 
     def let(self, node: Node, scope: KernelScope) -> None:
         self.read(node.value, scope)

@@ -326,13 +326,17 @@ def _both(combine: Callable[[Expr, Expr], Made]) -> Callable[[TirToExpr, PrimNod
 def _in_machine(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirToExpr, PrimNode], Expr]:
     """The rule that combines two sides; in kernels numbers of less than 32 bits wrap.
 
-    Those of 32 bits are taken to hold what is counted, as TVM's own narrowing takes them to.
+    Those of 32 bits are taken to hold what is counted, as TVM's own narrowing takes them to, if not below 0.
     """
 
     def rule(form: TirToExpr, node: PrimNode) -> Expr:
         value = combine(form.expr(node.a), form.expr(node.b))
-        narrow = form.ranges is not None and node.ty.dtype.bits < 32
-        return form.wrapped(value, node.ty.dtype) if narrow else value
+        dtype = node.ty.dtype
+        if form.ranges is not None and dtype.bits < 32:
+            return form.wrapped(value, dtype)
+        if form.ranges is not None and str(dtype)[0] == "u" and form.ranges.of(value)[0] < 0:
+            raise NotASizeError("an unsigned number that may fall below 0")
+        return value
 
     return rule
 

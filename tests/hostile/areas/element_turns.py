@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from signal import SIGSEGV
+
 from tests.hostile.areas.element_order import kernel_program
+from tests.hostile.machine import floats
 
 __all__ = ["PROGRAMS"]
 
@@ -290,5 +293,20 @@ PROGRAMS = (
       b[i] = a[i]
 """,
         rule="SYM306",
+    ),
+    kernel_program(
+        "both-sides-of-and",
+        "the side of `and` that loads is computed whatever the other one is; the twin loads within bounds",
+        """
+  for i in range(n):
+-     b[i] = T.if_then_else(i > 1000 and a[i + 1099511627776] > T.float32(0), T.float32(1), T.float32(2))
++     b[i] = T.if_then_else(i > 1000 and a[i] > T.float32(0), T.float32(1), T.float32(2))
+""",
+        size=1,
+        rule="SYM307",
+        severity="warning",
+        verdict="runtime-check",
+        signal=SIGSEGV,
+        shows=lambda bad, _: bool(bad.run(floats(1))),
     ),
 )
