@@ -158,17 +158,13 @@ class Types:
             )
         return self._tensors[key][1]
 
-    def _shape_type(self, type_: TypeNode) -> ShapeType:
-        return ShapeType(values=self.shape_or_none(type_), ndim=type_.ndim if type_.ndim >= 0 else None)
-
-    def _tuple(self, type_: TypeNode) -> TupleType:
-        return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
-
 
 _TYPES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
-    relax.ShapeType: Types._shape_type,
+    relax.ShapeType: lambda own, t: ShapeType(
+        values=own.shape_or_none(t), ndim=t.ndim if t.ndim >= 0 else None
+    ),
     tvm.ir.PrimType: lambda _, type_: ScalarType(value=None, dtype=to_dtype(type_.dtype)),
-    tvm.ir.TupleType: Types._tuple,
+    tvm.ir.TupleType: lambda own, t: TupleType(fields=tuple([own.of(field) for field in elements(t.fields)])),
     relax.FuncType: lambda *_: FunctionType(),
 }
 

@@ -109,10 +109,6 @@ class Place(NamedTuple):
         return indices, None if part is None else (part, self.parts)
 
 
-def _unknown(_: Indices) -> Indices:
-    return ()
-
-
 class BufferPlaces:
     """Tells which buffers lie on which parameter; `expr` gives the exact form of an extent or an index.
 
@@ -128,7 +124,7 @@ class BufferPlaces:
             if type(type_) is BufferType:
                 self._places[param.__chandle__()] = Place(number, type_, len(type_.shape))
             elif type(type_) is not ir.PrimType:
-                self._places[param.__chandle__()] = Place(number, type_, 1, _unknown)
+                self._places[param.__chandle__()] = Place(number, type_, 1, lambda _: ())
         self._roots = {place.parameter: place for place in self._places.values()}
 
     def of(self, buffer: Node) -> Place | None:
@@ -161,7 +157,7 @@ class BufferPlaces:
 
     def _declared(self, root: Place, kind: TypeNode) -> Place:
         """A buffer with a layout of its own on the pointer of another."""
-        unknown = root._replace(translate=_unknown)
+        unknown = root._replace(translate=lambda _: ())
         if type(root.type) is not BufferType or not len(root.type.shape) or not _is_compact(root.type):
             return unknown
         own, other = (type_.dtype.dtype.bits * type_.dtype.dtype.lanes for type_ in (kind, root.type))
