@@ -341,8 +341,9 @@ def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Sit
     if not (pair.first.target.certain and pair.second.target.certain):
         yield replace(site, uncertainty="an alias is not certain")
         return
-    loses = _loses_content(context, pair)
-    if loses is False and _is_in_place(context.program, pair):
+    loses, called = _loses_content(context, pair), context.program.kernels[pair.call.kernel]
+    updates = called.name in context.program.in_place or is_known(called, pair.second.position, "load")
+    if loses is False and updates:  # what it is given
         return
     kernel, doubt = caller_name(pair.call), None
     if loses is False:
@@ -350,12 +351,6 @@ def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Sit
     elif loses is None:
         doubt = f"whether {kernel} reads an element that it has overwritten is not decided"
     yield replace(site, uncertainty=doubt)
-
-
-def _is_in_place(program: ir.Program, pair: _Pair) -> bool:
-    """True for a kernel that updates what it is given: it reads what it writes, or in-place calls name it."""
-    kernel = pair.call.kernel
-    return kernel in program.in_place or is_known(program.kernels[kernel], pair.second.position, "load")
 
 
 def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:

@@ -34,7 +34,7 @@ from symalloc.relax.ir_types import (
 )
 from symalloc.size.choice import maximum
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
-from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
+from symalloc.size.expr import ZERO, Expr, floordiv, mod, product, symbol
 
 Indices: TypeAlias = tuple[Expr | None, ...]
 
@@ -162,8 +162,9 @@ class BufferPlaces:
             return unknown
         own, other = (type_.dtype.dtype.bits * type_.dtype.dtype.lanes for type_ in (kind, root.type))
         extents, offset = all_known(map(self._expr, elements(root.type.shape))), self._expr(kind.elem_offset)
-        strides = elements(kind.strides) or _row_major(elements(kind.shape))
-        steps = all_known(map(self._expr, strides))
+        steps = all_known(map(self._expr, elements(kind.strides) or elements(kind.shape)[1:]))
+        if steps is not None and not len(kind.strides):
+            steps = tuple([product(steps[axis:]) for axis in range(len(kind.shape))])
         if not own or not other or own % 8 or other % 8 or max(own, other) % min(own, other):
             return unknown
         if extents is None or steps is None or offset is None:
@@ -202,14 +203,6 @@ class BufferPlaces:
             return source.translate(tuple(None if a is None or b is None else a + b for a, b in moved))
 
         self._places[buffer.__chandle__()] = source._replace(translate=translate)
-
-
-def _row_major(shape: Sequence[Node]) -> list[Node]:
-    """The strides of a row-major buffer, in elements."""
-    steps: list[Node] = [prim.IntImm("int64", 1)] if shape else []
-    for extent in reversed(shape[1:]):
-        steps.insert(0, steps[0] * extent)
-    return steps
 
 
 def _same_layout(one: TypeNode, other: TypeNode) -> bool:
