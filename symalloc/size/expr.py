@@ -412,8 +412,8 @@ class Expr(Written):
 
 
 def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
-    """`numerator // denominator`; terms that the divisor divides exactly leave the division, and a common
-    factor of the others and the divisor is cancelled: `(4*m) // 256` is `m // 64`.
+    """`numerator // denominator`; what the divisor divides leaves the division, and a common factor of the
+    rest and the divisor is cancelled: `(260*m) // 256` is `m + m // 64`.
     """
     numerator, denominator = lift(numerator), lift(denominator)
     divisor = denominator.as_constant
@@ -424,8 +424,8 @@ def floordiv(numerator: ExprLike, denominator: ExprLike) -> Expr:
         if divisor is not None and divisor < 0 and value is not None:
             return constant(value // divisor)
         return from_atom(FloorDiv(numerator, denominator))
-    whole = {m: c // divisor for m, c in numerator.terms.items() if c % divisor == 0 or not m}
-    rest = {m: (c % divisor if not m else c) for m, c in numerator.terms.items() if c % divisor}
+    whole = {m: -(-c // divisor) if m and c < 0 else c // divisor for m, c in numerator.terms.items()}
+    rest = {m: c - whole[m] * divisor for m, c in numerator.terms.items() if c % divisor}
     outside = Expr({m: c for m, c in whole.items() if c})
     if not any(rest):
         return outside
