@@ -103,6 +103,30 @@ def test_a_check_that_is_weaker_is_found() -> None:
     assert not _found(_told(module, "n <= 2**60"))
 
 
+LATER = """
+@I.ir_module
+class Later:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        q = T.int64()
+        found = R.unique(R.exp(R.tanh(x)), sorted=True)
+        few = R.match_cast(found, R.Tensor((q,), "float32"))
+        more = R.tanh(R.concat([x, few, few, few], axis=0))
+        sums = R.add(R.exp(more), R.negative(more))
+        return R.sum(sums)
+"""
+
+
+def test_what_is_checked_later_is_needed_there_and_not_before() -> None:
+    """The later check lets `n` grow less than that at entry, where memory needs only the one."""
+    module = symalloc.plan(tvm.script.from_source(LATER)).module
+    entry, later = module["main"].attrs["symalloc.plan_condition"].split("; ")
+    assert "q" not in entry and "n <= " in later and "q <= " in later
+    assert not _found(module, "SYM403", "SYM904")
+    damaged = [*_changed(module, _checks_plan(module), _dropped)]
+    assert [len(_found(one)) for one in damaged] == [1, 1]
+
+
 def test_the_condition_is_read_back_from_files(tmp_path: Path) -> None:
     module = _planned("Chain", "assert", "ignore")
     (damaged,) = _changed(module, _checks_plan(module), _dropped)

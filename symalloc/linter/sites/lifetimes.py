@@ -242,10 +242,9 @@ def _is_gone(context: FunctionContext, view: Region, write: Access, read: Access
     ]
     sure = [part for part in again if part.elements.exact and not part.elements.by_data]
     gaps = [gap_between(wanted, sure) for wanted in content.reads(*where)] if content.loads(*where) else []
-    passes = [() if gap is None or gap.passes is None else gap.passes.conditions for gap in gaps]
-    asked = [gap and (gt(gap.lacking, 0), *among) for gap, among in zip(gaps, passes, strict=True)]
+    asked = [gap and (gt(gap.lacking, 0), *(gap.passes.conditions if gap.passes else ())) for gap in gaps]
     left = [one and conflicts.paths.possible(one) for one in asked]
-    doubt = bool(again) and (None in left or any(passes) or len(sure) < len(again))
+    doubt = bool(again) and (None in left or any(g and g.passes for g in gaps) or len(sure) < len(again))
     return False if all(one is False for one in left) else None if doubt else True
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tvm
 import tvm_ffi
 from tvm import DataType, relax, tirx
-from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType, StringImm
+from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.validate import PlanRefusedError
@@ -26,7 +26,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import extent_pairs, type_of
 from symalloc.program.types import ALIGNMENT, TensorType, type_leaves
-from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
+from symalloc.relax.emit.kernel_offsets import INDEX, EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import GuardWriter, PrimBuilder, uncaptured
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (
@@ -136,7 +136,7 @@ class _FunctionWriter(BindingRewriter):
         written = forced_pure(with_body(self.function, body, () if self.given is None else self.given.params))
         if not self.plan.guards or self.module.kind == "none":
             return written
-        return written.with_attr(ir.PLAN_CONDITION, str(conjunction(g.check for g in self.plan.guards)))
+        return written.with_attr(ir.PLAN_CONDITION, "; ".join(str(g.check) for g in self.plan.guards))
 
     def either(self, guards: Sequence[Guard], planned: relax.SeqExpr) -> relax.SeqExpr:
         """An If whose else-branch calls the function as it was."""
@@ -372,7 +372,6 @@ class _ModuleWriter:
         return self.draft.finished()
 
 
-_BYTES = PrimType("int64")
 _DATA, _OFFSET, _VALUE = 1, 8, 15  # of TVM's TVMStructFieldKind
 _MISPLACED = f"does not begin at a multiple of {ALIGNMENT}, with a byte_offset of 0"
 _MOST_NAMES = 3
@@ -491,11 +490,11 @@ class CallerMemory:
             checks = [] if kind == "fallback" else list(guards.each(entry))
             if kind == "fallback":
                 size = select(conjunction(g.check for g in entry), size, ZERO)
-            told = typed_var("nbytes", _BYTES)
+            told = typed_var("nbytes", INDEX)
             block = relax.BindingBlock([*checks, bound(told, prims(size))])
             shape = typed_var("symbols", relax.ShapeType(list(symbols.values())))
             body = relax.BlockBuilder().normalize(relax.SeqExpr([block], told))
-            made = relax.Function([shape], body, _BYTES, is_pure=True).with_attr("relax.force_pure", True)
+            made = relax.Function([shape], body, INDEX, is_pure=True).with_attr("relax.force_pure", True)
             draft.add_exactly(f"{name}_bytes{_suffix(index)}", made)
 
 

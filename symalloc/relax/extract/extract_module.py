@@ -193,20 +193,24 @@ class FunctionExtractor(Context):
         )
 
     def _required(self, text: str) -> tuple[tuple[Condition, ...], list[str]]:
-        """The parts of the condition that a plan rests on, and what is not understood of it.
+        """The parts of the conditions that a plan rests on, and what is not understood of them.
 
-        Nothing is left of its symbols behind VMShapeLower.
+        One that speaks of what becomes known later is needed there, as a whole.  Nothing is left of symbols
+        behind VMShapeLower.
         """
         if not text or self.heaps.lowered:
             return (), []
         try:
-            found = parse_condition(text)
+            found = [*map(parse_condition, text.split(";"))]
         except SizeSyntaxError as problem:
             return (), [f"the attribute `{ir.PLAN_CONDITION}`, which is no condition: {problem}"]
-        unknown = sorted(found.symbols - self.symbols.origins.keys())
+        origins = self.symbols.origins
+        unknown = sorted(frozenset[str]().union(*(one.symbols for one in found)) - origins.keys())
         if unknown:
             return (), [f"the attribute `{ir.PLAN_CONDITION}`, which names `{unknown[0]}`, no symbol here"]
-        return tuple(found.conjuncts) or (found,), []
+        late = {name for name, origin in origins.items() if origin is ir.Origin.CAST}
+        apart = (one.conjuncts if late.isdisjoint(one.symbols) else () for one in found)
+        return tuple(part for one, parts in zip(found, apart, strict=True) for part in parts or (one,)), []
 
     # -- blocks ---------------------------------------------------------------------------------------------
 

@@ -58,7 +58,6 @@ from symalloc.size.choice import minimum
 from symalloc.size.condition import eq, le
 from symalloc.size.expr import ZERO, Expr, ceildiv, evaluated
 
-_RESHAPE = tvm.ir.Op.get("relax.reshape")
 MOST_PIECES = 16  # that are tried where nobody says how many
 SHARE = 8  # what takes less than such a share of what shall be held is left as it is
 
@@ -417,4 +416,4 @@ class _PieceWriter:
 
 def _reshaped(part: VarNode, shape: relax.ShapeExpr) -> BindingNode:
     kind = relax.TensorType(shape, part.ty.dtype, part.ty.vdevice)
-    return bound(typed_var(part.name, kind), typed_call(_RESHAPE, [part, shape], kind))
+    return bound(typed_var(part.name, kind), typed_call(tvm.ir.Op.get("relax.reshape"), [part, shape], kind))
