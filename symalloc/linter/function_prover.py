@@ -153,7 +153,8 @@ class FunctionProver:
         inner = prover.prove(constraint, non_empty(domain, numbers=numbers))
         if any(value < 0 for value in (inner.counterexample or {}).values()):
             usual = prover.prove(constraint, non_empty(domain, numbers=True))
-            inner = inner if usual.counterexample is None else usual
+            if usual.counterexample is not None:
+                inner = replace(inner, counterexample=usual.counterexample, smallest=usual.smallest)
         if inner.verdict is Verdict.ALWAYS_INVALID:
             return self._at_shapes(asked, replace(inner, witness=proof.witness, domain=domain))
         if inner.counterexample is None:
