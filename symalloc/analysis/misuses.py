@@ -120,7 +120,9 @@ def written_zero_offset_views(
     unless both sides yield one, or it is a copy for sure.
     """
     names = _names(points_to.cfg)
-    copies = {var: points_to.regions_of(var) for var in names if _is_a_copy(points_to, var)}
+    alone = ((var, points_to.only_region(points_to.value_of(var))) for var in names)
+    own = (var for var, one in alone if one and one.kind is RegionKind.FRESH and one.var is var)
+    copies = {var: points_to.regions_of(var) for var in own}
     written: dict[ir.Var, ir.Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
         touched = effect.changes
@@ -134,12 +136,6 @@ def written_zero_offset_views(
             if touched & memory:
                 written.setdefault(var, point.instruction)
     return written
-
-
-def _is_a_copy(points_to: PointsTo, var: ir.Var) -> bool:
-    """True if the ensure_zero_offset that binds `var` makes memory of its own for sure."""
-    made = points_to.only_region(points_to.value_of(var))
-    return made is not None and made.kind is RegionKind.FRESH and made.var is var
 
 
 def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: ir.View) -> bool:

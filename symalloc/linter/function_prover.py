@@ -30,7 +30,7 @@ from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain, Proof, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import evaluated_divisors
-from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
+from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, le, lt, negate
 from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22
@@ -177,10 +177,20 @@ class FunctionProver:
         if shown or self._fails_at_every_shape(asked):
             return replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None), False
         if proof.verdict is Verdict.RUNTIME_CHECK:
-            return proof, only_empty
+            return self._or_without_passes(proof, asked.passes, counters), only_empty
         inner = self.prover.prove(asked.constraint, non_empty(domain_of(proof)))
         found = proof if inner.counterexample is None else replace(inner, domain=proof.domain)
         return replace(found, verdict=Verdict.RUNTIME_CHECK, precondition=None), inner.holds
+
+    def _or_without_passes(self, proof: Proof, passes: Passes, counters: set[str]) -> Proof:
+        """`proof` with a precondition that shapes meet, too, at which no pass is run."""
+        over_shapes = (c for c in passes.conditions if c.symbols.isdisjoint(counters))
+        without = disjunction(negate(c) for c in over_shapes if getattr(c, "operator", "") != "==")
+        if proof.precondition is not None:
+            left_out = non_empty(self.entry).assuming((without, negate(proof.precondition)))
+            if self._ask(FALSE, left_out).verdict is Verdict.ALWAYS_INVALID:
+                return replace(proof, precondition=disjunction((without, proof.precondition)))
+        return proof
 
     def _fails_at_every_shape(self, asked: PlacedConstraint) -> bool:
         """True if one pass is proved to be run, and to fail, at every shape without an empty tensor."""

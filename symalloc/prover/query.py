@@ -465,7 +465,10 @@ def first_points(domain: NormalizedDomain) -> list[dict[str, int]]:
     if not domain.sampled:
         domain.sampled = True
         _keep(domain, _grid(domain.box))
-        _keep(domain, _far(domain.box))
+        lower, upper = domain.box.lower, domain.box.upper
+        # what is true of small sizes alone shows far from the corner
+        far = ({n: max(low, min(size, upper[n])) for n, low in lower.items()} for size in FAR)
+        _keep(domain, [dict(upper), *far])
     return domain.points
 
 
@@ -487,13 +490,6 @@ def _grid(box: Box) -> Iterator[dict[str, int]]:
             yield dict(zip(names, values, strict=True))
     if len(names) > 4:
         yield from ({**base, n: base[n] + 1} for n in names if base[n] < box.upper[n])
-
-
-def _far(box: Box) -> Iterator[dict[str, int]]:
-    """A few points far from the lower corner: what is true of small sizes alone shows there."""
-    yield dict(box.upper)
-    for size in FAR:
-        yield {n: max(low, min(size, box.upper[n])) for n, low in box.lower.items()}
 
 
 @lru_cache(maxsize=16)

@@ -192,3 +192,10 @@ def test_an_unsigned_number_below_0_is_a_large_one() -> None:
     """It is not said to be -1: a store behind such a test was taken for one that is never made."""
     index = 'T.if_then_else(T.Cast("uint32", i) - T.uint32(1) >= T.uint32(9), 4, 0)'
     assert lint(4, f"i, {index}") == [("SYM905", "note")]
+
+
+def test_shapes_at_which_no_pass_is_run_meet_the_precondition() -> None:
+    """Up to m = 3 nothing is stored: `m >= 9` left these shapes out, and a guard would refuse them."""
+    text = MODULE.replace("for i in range(n):", "if n > 3:").format(columns=1, index="8, 0")
+    (found,) = symalloc.lint(from_source(text))
+    assert (found.rule, found.precondition) == ("SYM306", "m <= 3 or m >= 9")
