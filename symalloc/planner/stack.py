@@ -5,10 +5,10 @@ taken from a packing at one binding is right for every binding: the offsets that
 whatever the sizes.  Only its height varies; it is judged by the worst ratio to the floor over a grid of
 bindings, then by the mean.  The search stops as soon as the worst is 1.
 
-It tries greedy packings at a typical binding, then a local search from the best (ruin and recreate: Schrimpf
-et al., Record Breaking Optimization Results Using the Ruin and Recreate Principle, 2000).  Greedy by size
-with best fit is that of Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference (2020).
-Buffers go by their index.
+It tries a greedy packing at a typical binding, then a local search from it (ruin and recreate: Schrimpf et
+al., Record Breaking Optimization Results Using the Ruin and Recreate Principle, 2000), then a packing at the
+worst binding.  Greedy with best fit is as Pisarchyk and Lee have it, Efficient Memory Management for Deep
+Neural Net Inference (2020).  Buffers go by their index.
 """
 
 from __future__ import annotations
