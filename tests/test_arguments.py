@@ -18,6 +18,7 @@ from symalloc import PoolError, SymallocError, UsageError
 from symalloc.errors import require_path, require_texts, require_whole, shown
 from symalloc.linter.lint_options import LintKeywords
 from symalloc.planner.memory_plan import PlanChoices
+from symalloc.program.packed_contracts import contracts
 from symalloc.session.api import FileKeywords, PlanKeywords
 from tests.relax.built import MODULES
 
@@ -215,8 +216,11 @@ RESULTS = {"DeviceBudget", "Diagnostic", "Fix", "PlanDiff", "Proof", "Report", "
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In a folder of its own; contracts that are stated go no further."""
     monkeypatch.chdir(tmp_path)
+    with contracts({}):
+        yield
 
 
 def _parameters(case: Case) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -18,7 +17,6 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
-from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
 from tests.pool.reference.reference_pool import ReferencePool
 
 
@@ -355,36 +353,3 @@ def test_nothing_fails_that_fits(seed: int) -> None:
                 pool.free(address)
             del live[: len(live) // 3 + 1]
     assert refused > 5
-
-
-def test_the_upper_end_of_a_hole_may_share_a_page() -> None:
-    pool = ReferencePool(PoolOptions(limit=3 * PAGE, page=PAGE, bin_capacity=0))
-    gap_end = 3 * PAGE + 512
-    pool.options = replace(pool.options, limit=4 * PAGE)
-    low, gap, high = pool.alloc(PAGE), pool.alloc(gap_end - PAGE), pool.alloc(PAGE - 512)
-    pool.free(gap)
-    pool.trim()
-    pool.options = replace(pool.options, limit=3 * PAGE)
-    size = PAGE + 256
-    assert pool.alloc(size) == gap_end - size, "from its lower end it would need two pages more"
-    assert pool.reserved == 3 * PAGE
-    pool.free(low)
-    pool.free(high)
-
-
-SHORT = OutOfMemoryReport(size=4096, limit=65536, in_use=60000, reserved=65536, missing=4096, piece=640)
-
-
-def test_the_text_says_what_is_missing_and_what_would_help() -> None:
-    assert SHORT.text() == (
-        "4096 bytes do not fit under the limit of 65536: 60000 are in use, 65536 reserved, "
-        "5536 are free within pages that are in use, at most 640 of them in one piece\n"
-        "  help: raise the limit by 4096 bytes, or free as much, or run at smaller shapes"
-    )
-
-
-def test_no_address_space() -> None:
-    with pytest.raises(OutOfMemoryError) as error:
-        ReferencePool(PoolOptions(capacity=64 * KIB)).alloc(64 * KIB + 1)
-    assert str(error.value) == no_address_space(65600, 65536, 65536)
-    assert "the largest has 65536 bytes of 65536" in str(error.value)
