@@ -23,7 +23,7 @@ from symalloc.program import ir
 from symalloc.program.operands import extent_pairs, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType, TupleType, Type
 from symalloc.size.condition import Condition, eq
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr, mod, symbol
 
 MOST_UNDER_WAY = 3
 """The number of calls of one function that are written out inside each other."""
@@ -259,7 +259,11 @@ def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str,
     """
     given = zip(kernel.parameters, arguments, strict=False)
     ordered = sorted(given, key=lambda pair: isinstance(pair[0], ir.KernelBuffer))
-    return bind_parameters([parameter.type for parameter, _ in ordered], [one for _, one in ordered])
+    bound = bind_parameters([parameter.type for parameter, _ in ordered], [one for _, one in ordered])
+    for name, held in kernel.narrow.items():
+        if name in bound:
+            bound[name] = mod(bound[name] - held.start, len(held)) + held.start
+    return bound
 
 
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
@@ -311,7 +315,8 @@ def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[
 
 def kernel_facts(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> tuple[Condition, ...]:
     """The facts behind the entry of a kernel: its comparisons, without those that hold by themselves."""
-    facts = (eq(c.actual, c.expected) for c in comparisons(kernel, arguments) if c.actual != c.expected)
+    stated = () if kernel.narrow else comparisons(kernel, arguments)
+    facts = (eq(c.actual, c.expected) for c in stated if c.actual != c.expected)
     return tuple(fact for fact in facts if fact.as_bool is None)
 
 

@@ -83,14 +83,10 @@ class BranchTests:
         """Two BRANCHes of which one is computed from what the other is, and nobody knows how."""
         for one, other in combinations(branches, 2):
             shared = self.sources.get(one, _NOTHING) & self.sources.get(other, _NOTHING)
-            if shared and not self._same(one, other):
+            first, second = (getattr(self.read.get(branch), "symbols", None) for branch in (one, other))
+            if shared and first != second:  # of equal ones the prover knows how they depend on each other
                 return one, other
         return None
-
-    def _same(self, one: int, other: int) -> bool:
-        """True if the prover knows how the two depend on each other."""
-        a, b = self.read.get(one), self.read.get(other)
-        return (a is None and b is None) or (a is not None and b is not None and a.symbols == b.symbols)
 
 
 _NOTHING: frozenset[Hashable] = frozenset()
@@ -361,9 +357,17 @@ class _FactProblem:
         found: set[ir.Var] = set()
         for point in reversed(self.cfg.points):
             made = point.instruction
-            if not isinstance(made, _PURE) or made.var in found:
+            if made is None or not self.is_pure(made) or made.var in found:
                 found.update(point.uses)
         return frozenset(found)
+
+    def is_pure(self, made: ir.Instruction) -> bool:
+        """True if TVM drops an instruction whose result nothing needs, as a kernel that only checks."""
+        if not isinstance(made, ir.CallKernel) or made.by_symbol or made.kernel not in self.kernels:
+            return isinstance(made, _PURE)
+        kernel = self.kernels[made.kernel]
+        writes = (isinstance(one, ir.KernelBuffer) and one.writes for one in kernel.parameters)
+        return not any((*kernel.others, *writes))
 
     def before_points(self) -> Iterator[Facts]:
         """Yield the facts in front of each point, in order."""
@@ -387,7 +391,7 @@ class _FactProblem:
     def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
         """Add what a kernel compares on entry, and what it asserts."""
         kernel = self.kernels.get(call.kernel)
-        if kernel is None or (isinstance(call, ir.CallTIR) and call.var not in self.needed):
+        if kernel is None or (self.is_pure(call) and call.var not in self.needed):
             return facts
         arguments = arguments_of(call)
         key = (call.kernel, *[id(a.type) if type(a) is ir.Var else a for a in arguments])

@@ -189,11 +189,13 @@ class TakeField(Instruction):
 @record()
 class CallKernel(Instruction):
     """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument
-    spread).  `followed`: accesses of the kernel at indices that the contents of arguments tell.
+    spread).  `followed`: accesses of the kernel at indices that the contents of arguments tell.  `by_symbol`:
+    as a packed function is called, which TVM never drops.
     """
 
     kernel: str
     arguments: tuple[Operand, ...]
+    by_symbol: bool = False
     followed: tuple[KernelAccess, ...] = ()
 
 
@@ -422,7 +424,8 @@ class Kernel:
     that are not known.  `own_buffers` are those that the body allocates, numbered behind the parameters.
     `unread` are words for what of the body has no exact form although it hangs on no data.  All three may be
     read from the body when they are first asked for.  `others` names the
-    functions that it calls and that are not seen.
+    functions that it calls and that are not seen.  `narrow` are its symbols of less than 32 bits, with the
+    numbers that those hold: TVM keeps the low bits of what they are given, and compares no others.
     """
 
     name: str
@@ -433,6 +436,7 @@ class Kernel:
     unread: Sequence[str] = ()
     negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
     others: tuple[str, ...] = ()
+    narrow: Mapping[str, range] = field(default_factory=dict)
 
     @property
     def takers(self) -> list[str]:

@@ -43,9 +43,8 @@ def test_the_first_extent_that_stands_alone_binds() -> None:
 
 
 def test_what_a_kernel_asserts_holds_behind_its_call() -> None:
-    guard = replace(
-        scalar_kernel("guard", "k", "j"), asserts=(parse_condition("k <= 4"), parse_condition("z >= 1"))
-    )
+    asserts = (parse_condition("k <= 4"), parse_condition("z >= 1"))
+    guard = replace(scalar_kernel("guard", "k", "j"), asserts=asserts, others=("log",))
     body = Body(param("x", "n"))
     body.call("guard", Scalar(size("2*n")), Scalar(size("n")))
     body.call("read", body.params[0])

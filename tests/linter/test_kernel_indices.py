@@ -199,3 +199,10 @@ def test_shapes_at_which_no_pass_is_run_meet_the_precondition() -> None:
     text = MODULE.replace("for i in range(n):", "if n > 3:").format(columns=1, index="8, 0")
     (found,) = symalloc.lint(from_source(text))
     assert (found.rule, found.precondition) == ("SYM306", "m <= 3 or m >= 9")
+
+
+def test_extents_that_a_narrow_symbol_does_not_hold_are_found() -> None:
+    """TVM keeps the low bits of an extent, and does not ask whether these are all."""
+    text = MODULE.replace("n = T.int64()", "n = T.int8()").format(columns=1, index="i, 0")
+    (found,) = symalloc.lint(from_source(text))
+    assert (found.rule, found.precondition) == ("SYM303", "m <= 127")

@@ -23,6 +23,7 @@ from symalloc.linter.sites.site import (
 )
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
+from symalloc.program.control_flow import PointKind
 from symalloc.program.operands import expressions_of
 from symalloc.size.condition import gt
 
@@ -91,22 +92,13 @@ def _unknown_storages(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
 @function_sites("symbol")
 def symbols(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The symbols of the function that nothing defines."""
+    every = context.analysis.cfg.at(PointKind.INSTRUCTION, PointKind.BRANCH)
     for name, origin in context.function.symbols.items():
         if origin is ir.Origin.UNDEFINED:
-            first = _first_use(context, name)
-            found = context.analysis.cfg.points[first].instruction if first is not None else None
-            span = found.span if found is not None and found.span is not None else context.function.span
-            site = Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
-            yield first or 0, site
-
-
-def _first_use(context: FunctionContext, name: str) -> int | None:
-    """The first point that has `name` in an extent, a size or an offset."""
-    for index, point in enumerate(context.analysis.cfg.points):
-        found = point.instruction
-        if found is not None and any(name in expr.symbols for expr in expressions_of(found)):
-            return index
-    return None
+            uses = (one for one in every if any(name in expr.symbols for expr in expressions_of(one[1])))
+            first, found = next(uses, (0, None))
+            span = (found and found.span) or context.function.span
+            yield first, Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
 
 
 @function_sites("construct")

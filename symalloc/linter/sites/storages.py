@@ -190,6 +190,7 @@ def tensor_on_storage(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
             quantities["nbytes"] = product(alloc.shape) * alloc.dtype.itemsize
         if size is not None:
             quantities["storage.size"] = size
+        known = size is not None or context.is_known_elsewhere(storage)
         texts = {
             "tensor": alloc.var.name,
             "storage": storage.name,
@@ -203,7 +204,7 @@ def tensor_on_storage(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
         site = Site(
             kind="tensor-on-storage",
             quantities=quantities,
-            unknown=_unknown(storage, context),
+            unknown=None if known else f"the size of storage `{storage.name}` is not known here",
             doubt=made is not None,
             texts=texts,
             lazy_texts=partial(_noticed, quantities),
@@ -214,15 +215,6 @@ def tensor_on_storage(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
         if made is not None and made.device != alloc.device:
             difference = f"device {alloc.device} against device {made.device}"
             yield replace(site, relation="placement-differs", texts={**texts, "difference": difference})
-
-
-def _unknown(storage: Region, context: FunctionContext) -> str | None:
-    """Why the size of a storage is not among the quantities; None where it is, or is elsewhere."""
-    if storage.kind is RegionKind.STORAGE and storage.nbytes is not None:
-        return None
-    if context.is_known_elsewhere(storage):
-        return None
-    return f"the size of storage `{storage.name}` is not known here"
 
 
 @function_sites("tensor-on-storage", expanded=True)
@@ -499,9 +491,6 @@ def _strides(
                 yield argument_site(call, name, buffer.name, what, actual, expected, kind="buffer-layout")
 
 
-_RESHAPES = frozenset({"relax.reshape"})
-
-
 @instruction_sites(ir.View)
 def views(context: FunctionContext, view: ir.View) -> Iterator[Site]:
     """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
@@ -567,13 +556,15 @@ def absolute_offset(context: FunctionContext, view: ir.View) -> Expr | None:
 @instruction_sites(ir.View, ir.CallOperator)
 def reshapes(context: FunctionContext, made: ir.View | ir.CallOperator) -> Iterator[Site]:
     """The site of a vm.builtin.reshape, or of a R.reshape that is not lowered yet."""
-    source, target = (made.source, made) if isinstance(made, ir.View) else (None, tensor_type(made.var))
-    if isinstance(made, ir.CallOperator) and made.name in _RESHAPES and made.arguments:
-        source = made.arguments[0]
-    elif isinstance(made, ir.CallOperator) or made.kind != "reshape":
-        return
-    kind = None if source is None else tensor_type(source)
-    if source is None or kind is None or kind.shape is None or target is None or target.shape is None:
+    match made:
+        case (
+            ir.View(kind="reshape", source=source)
+            | ir.CallOperator(name="relax.reshape", arguments=(source, *_))
+        ):
+            kind, target = tensor_type(source), made if isinstance(made, ir.View) else tensor_type(made.var)
+        case _:
+            return
+    if kind is None or kind.shape is None or target is None or target.shape is None:
         return
     yield Site(
         kind="reshape",

@@ -117,7 +117,8 @@ def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
         store_slots(context.module.host[name], slots, context.symbols.is_size)
         return ir.MakeTuple(**site.head, fields=())
     context.heaps.forget(operands)
-    return ir.CallKernel(**site.head, kernel=name, arguments=operands)
+    by_symbol = type(site.call.op) is relax.ExternFunc
+    return ir.CallKernel(**site.head, kernel=name, arguments=operands, by_symbol=by_symbol)
 
 
 def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:

@@ -22,6 +22,7 @@ from symalloc.relax.extract.tir_to_expr import (
     Symbols,
     TirToExpr,
     all_known,
+    numbers_of,
     to_dtype,
 )
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
@@ -189,6 +190,7 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         unread=DeferredTuple(lambda: found()[2]),
         negates=_negates(body, params),
         others=tuple(accesses.others),
+        narrow={n: r for n, v in symbols.variables.items() if 0 < (r := numbers_of(v.ty.dtype)).stop < 2**31},
     )
 
 

@@ -26,6 +26,13 @@ _AT_MOST_FOUR = """
             for i in range(k):
                 b[i] = a[i]
 """
+_CHECK = """
+    @T.prim_func
+    def check(source: T.handle):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32")
+        assert k <= 4, "too many"
+"""
 
 
 class _Targeted(Machine):
@@ -46,8 +53,9 @@ def _module(kernel: str, *lines: str, result: str) -> str:
     return f"{MODULE}{kernel}{COPY}\n{head}        n = T.int64()\n        m = T.int64()\n{body}\n"
 
 
-def _program(name: str, what: str, kernel: str, call: str, size: str) -> HostileProgram:
-    lines = call, f"s = {storage(size)}", f"t = {tensor('s', 'n')}"
+def _program(name: str, what: str, kernel: str, call: str, size: str, kept: str = "") -> HostileProgram:
+    """The twin returns the result `z` of the call, or makes it as `kept` says."""
+    lines = f"s = {storage(size)}", f"t = {tensor('s', 'n')}"
 
     def overruns(bad: Machine, twin: Machine) -> bool:
         long, short = np.zeros(2000, "float32"), np.zeros(4, "float32")
@@ -57,8 +65,8 @@ def _program(name: str, what: str, kernel: str, call: str, size: str) -> Hostile
     return HostileProgram(
         name=name,
         what=what,
-        module=_module(kernel, *lines, result="t"),
-        twin=_module(kernel, *lines, result="z"),
+        module=_module(kernel, call, *lines, result="t"),
+        twin=_module(kernel, kept or call, *lines, result="t" if kept else "z"),
         rule="SYM101",
         verdict="runtime-check",
         on_line="t = R.memory.alloc_tensor",
@@ -82,5 +90,13 @@ PROGRAMS = (
         PLUS,
         f"z = R.call_tir(Module.plus, (x, y), {_OUT})",
         "m * 4",
+    ),
+    _program(
+        "kernel-that-only-asserts",
+        "a kernel that asserts n <= 4 and stores nothing is called",
+        _CHECK,
+        "Module.check(x)",
+        "16",
+        'R.assert_op(n <= 4, format="too many")',
     ),
 )
