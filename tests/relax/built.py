@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
@@ -36,6 +38,27 @@ MODULES, CALLERS, EFFECTS = map(Scripts, ("modules_to_plan", "modules_of_callers
 SCRIPT = MODULES.path
 
 
+def graph(
+    write: Callable[..., Any], *, attrs: Mapping[str, object] | None = None, **shapes: Sequence[int | str]
+) -> tvm.IRModule:
+    """What `write` makes of `emit` and of tensors of float32; texts among their extents are symbols."""
+    builder, symbols = relax.BlockBuilder(), dict[str, tirx.Var]()
+    given = []
+    for name, shape in shapes.items():
+        extents = [symbols.setdefault(e, tirx.Var(e, "int64")) if isinstance(e, str) else e for e in shape]
+        given.append(relax.Var(name, relax.TensorType(extents, "float32")))
+    with builder.function("main", given, attrs=attrs):
+        with builder.dataflow():
+            result = builder.emit_output(write(builder.emit, *given))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+def rows(*extents: int) -> np.ndarray:
+    """Numbers in a tensor, the same each time."""
+    return np.random.default_rng(sum(extents)).standard_normal(extents).astype("float32")
+
+
 @cache
 def lowered(name: str) -> tvm.IRModule:
     return lower(getattr(MODULES, name), "llvm")
@@ -45,6 +68,12 @@ def machine(module: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     """A machine for a module that is planned, or lowered."""
     built = relax.build(module, target, relax_pipeline=finishing_pipeline("llvm"))
     return relax.VirtualMachine(built, tvm.cpu())
+
+
+def bits(built: relax.VirtualMachine, *arguments: Any) -> list[bytes]:
+    """What `main` gives of arrays, and of arguments that are none."""
+    result = built["main"](*(tvm.runtime.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments))
+    return [one.numpy().tobytes() for one in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
 
 
 def functions(module: tvm.IRModule) -> set[str]:

@@ -1,6 +1,4 @@
-"""Planned modules outside of the process that planned them, on several devices, and without Python's half of
-TVM.
-"""
+"""Planned modules outside of the process that planned them, and without Python's half of TVM."""
 
 from __future__ import annotations
 
@@ -17,10 +15,9 @@ import tvm_ffi.libinfo
 from tvm import relax
 
 import symalloc
-from symalloc.linter.diagnostic import Severity
 from symalloc.planner.memory_plan import GuardKind
 from symalloc.relax.files.plan_file import Form, written
-from tests.relax.built import MODULES
+from tests.relax.built import MODULES, bits, rows
 
 
 def ran(program: str, *arguments: Path) -> str:
@@ -173,82 +170,16 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
     assert found[7] == "AssertionError no more than 4096 rows, not n"
 
 
-# -- several devices --------------------------------------------------------------------------------------
-
-
-_TWO_DEVICES = """
-@I.ir_module
-class TwoDevices:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0, "global"), I.vdevice("llvm", 1, "global")]})
-
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32", "llvm:0")) -> R.Tensor(("n", 8), "float32", "llvm:1"):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.add(a, x)
-            c = R.multiply(b, a)
-            moved = R.to_vdevice(c, "llvm:1")
-            d = R.exp(moved)
-            e = R.add(d, moved)
-            f = R.multiply(e, d)
-            R.output(f)
-        return f
-"""
-
-
-def test_each_device_has_its_arena() -> None:
-    module = tvm.script.from_source(_TWO_DEVICES)
-    planned = symalloc.plan(module)
-    arenas = planned.plans["main"].arenas
-    assert {arena.device for arena in arenas} == {0, 1} and not planned.plans["main"].unplanned
-    assert "moved" in [p.buffer.name for a in arenas for p in a.placements if a.device == 1]
-    report = symalloc.lint(planned.module, stage="as-is")
-    assert [d.message for d in report if d.severity is Severity.ERROR] == []
-    built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
-    machine = relax.VirtualMachine(built, [tvm.cpu(0), tvm.cpu(1)])
-    for n in (1, 5, 64):
-        x = np.random.default_rng(n).random((n, 8), dtype="float32")
-        result = machine["main"](tvm.runtime.tensor(x, tvm.cpu(0)))
-        assert result.device == tvm.cpu(1)
-        np.testing.assert_allclose(result.numpy(), _expected(x), rtol=1e-5)
-
-
-def test_a_caller_gives_an_arena_on_each_device() -> None:
-    module = tvm.script.from_source(_TWO_DEVICES)
-    passes = symalloc.pipeline("llvm", arena="caller")
-    built = relax.build(module, "llvm", relax_pipeline=passes)
-    machine = relax.VirtualMachine(built, [tvm.cpu(0), tvm.cpu(1)])
-    x = np.random.default_rng(0).random((9, 8), dtype="float32")
-    told = [machine[name](tvm.runtime.ShapeTuple([9])) for name in ("main_bytes", "main_bytes_1")]
-    arenas = [tvm.runtime.empty((told[i],), "uint8", tvm.cpu(i)) for i in range(2)]
-    result = machine["main"](tvm.runtime.tensor(x, tvm.cpu(0)), *arenas)
-    np.testing.assert_allclose(result.numpy(), _expected(x), rtol=1e-5)
-
-
-def _expected(x: np.ndarray) -> np.ndarray:
-    c = (np.exp(x) + x) * np.exp(x)
-    found: np.ndarray = (np.exp(c) + c) * np.exp(c)
-    return found
-
-
 # -- both ways of executing -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["Branches", "Nested", "Chain"])
 def test_compiled_mode_gives_the_same(name: str) -> None:
     module = getattr(MODULES, name)
-    arguments = _arguments(module)
+    shapes = [[6 if isinstance(e, tvm.ir.Var) else int(e) for e in p.ty.shape] for p in module["main"].params]
+    arguments = [rows(*shape) if shape else np.array(True) for shape in shapes]
     results = []
     for mode in ("bytecode", "compiled"):
         built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline(), exec_mode=mode)
-        results.append(relax.VirtualMachine(built, tvm.cpu())["main"](*arguments).numpy().tobytes())
+        results.append(bits(relax.VirtualMachine(built, tvm.cpu()), *arguments))
     assert results[0] == results[1]
-
-
-def _arguments(module: tvm.IRModule) -> Sequence[tvm.runtime.Tensor]:
-    found = []
-    for param in module["main"].params:
-        extents = [6 if isinstance(e, tvm.ir.Var) else int(e) for e in param.ty.shape]
-        values = np.random.default_rng(1).random(extents)
-        found.append(tvm.runtime.tensor(values.astype("float32") if extents else np.array(True)))
-    return found

@@ -16,6 +16,7 @@ from symalloc.planner.memory_report.call_moments import DeviceBytes
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.size.expr import highest
 from tests.models.measure import ALLOCATOR, compiler, load, measured
+from tests.relax.built import errors
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 DEVICES = [tvm.cpu(0), tvm.cpu(1)]
@@ -90,6 +91,7 @@ def test_each_device_holds_what_is_reported_and_computes_the_same_bits(name: str
     graph = plan.report.of(None).graph
     assert graph is not None and [one.device for one in graph.devices] == [0, 1]
     assert graph == symalloc.graph(module, order=order).functions[0]
+    assert errors(plan.module) == []
     ours, unplanned = machine_of(module, planned=True, order=order), machine_of(module, planned=False)
     for n, m in ((1, 3), (5, 16), (64, 7)):
         random = np.random.default_rng(n)

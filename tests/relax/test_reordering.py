@@ -5,7 +5,9 @@ plans for any order and plans with their fences do not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,37 +31,27 @@ from symalloc.relax.run.machine import call, machines, planned_by_tvm
 from symalloc.size.expr import ZERO
 from tests.planner.random_programs import random_program
 from tests.planner.test_orders import BINDINGS, permuted, random_order
-from tests.relax.built import EFFECTS
+from tests.relax.built import EFFECTS, graph, rows
 from tests.relax.reordering import error, reordered
 from tests.scale import tries
 
 
 def network(*chains: Sequence[str]) -> tvm.IRModule:
     """Chains of operators on one input, and the product of what they make."""
-    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            made = []
-            for chain in chains:
-                one = x
-                for name in chain:
-                    one = builder.emit(getattr(relax.op, name)(one))
-                made.append(one)
-            result = made[0]
-            for one in made[1:]:
-                result = builder.emit(relax.op.multiply(result, one))
-            result = builder.emit(relax.op.negative(result))
-            result = builder.emit_output(relax.op.sum(result, axis=1))
-        builder.emit_func_output(result)
-    return builder.finalize()
+
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        made = [reduce(lambda one, name: emit(getattr(relax.op, name)(one)), chain, x) for chain in chains]
+        product = reduce(lambda one, other: emit(relax.op.multiply(one, other)), made)
+        return relax.op.sum(emit(relax.op.negative(product)), axis=1)
+
+    return graph(write, x=("n", 8))
 
 
 CHAIN = network(("exp", "tanh", "sigmoid", "sin"))
 BRANCHES = network(("exp", "tanh", "sigmoid"), ("sin", "cos", "exp"))
 LOWERED = lower_or_refuse(BRANCHES, "llvm", "default")
 AT = {"n": 5}
-X = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+X = rows(5, 8)
 
 
 def program_of(module: tvm.IRModule) -> Program:

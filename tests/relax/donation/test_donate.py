@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 
 import symalloc
 from symalloc.analysis.donation import parse_donation
@@ -28,7 +28,7 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.rule import load_rules
 from symalloc.size.parse import parse_expr
-from tests.relax.built import errors, machine
+from tests.relax.built import errors, graph, machine
 from tests.scale import pairs, tries
 
 pytestmark = pytest.mark.slow
@@ -258,13 +258,8 @@ def test_what_no_check_makes_good() -> None:
 
 def test_an_input_that_a_kernel_takes_twice() -> None:
     """In one buffer TVM would make 0 of the difference, also where that is NaN."""
-    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([size], "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            result = builder.emit_output(relax.op.subtract(x, x))
-        builder.emit_func_output(result)
-    assert "kernel has that takes `x` once" in refusal(builder.get(), "result=x")
+    twice = graph(lambda _, x: relax.op.subtract(x, x), x=("n",))
+    assert "kernel has that takes `x` once" in refusal(twice, "result=x")
 
 
 def test_which_function() -> None:
@@ -308,33 +303,32 @@ def test_what_the_rule_finds_computes_something_else() -> None:
 
 # -- random modules ----------------------------------------------------------------------------------------
 
-UNARY = ("exp", "nn.softmax", "negative", "cumsum", "flip")
+UNARY: Sequence[Callable[[relax.Expr], relax.Expr]] = (
+    relax.op.exp,
+    relax.op.nn.softmax,
+    relax.op.negative,
+    lambda x: relax.op.cumsum(x, 1),
+    lambda x: relax.op.flip(x, 0),
+)
 BINARY = ("add", "multiply", "subtract", "maximum")
 
 
 def random_module(seed: int) -> tvm.IRModule:
     """Operators on tensors of one shape, from two inputs to two outputs."""
     random = Random(seed)
-    builder = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64")
-    params = [relax.Var(name, relax.TensorType((n, 8), "float32")) for name in ("x", "z")]
-    with builder.function("main", params):
-        values: list[Any] = list(params)
+
+    def write(emit: Any, *given: relax.Var) -> relax.Expr:
+        values = [*given]
         for _ in range(random.randint(2, 6)):
-            values.append(builder.emit(_operator(random, values)))
-        made = values[2:]
-        builder.emit_func_output(relax.Tuple(random.sample(made, 2)))
-    return builder.finalize()
+            values.append(emit(_operator(random, values)))
+        return relax.Tuple(random.sample(values[2:], 2))
+
+    return graph(write, x=("n", 8), z=("n", 8))
 
 
 def _operator(random: Random, values: Sequence[Any]) -> Any:
     if random.random() < 0.5:
-        name, argument = random.choice(UNARY), random.choice(values[-3:])
-        if name == "flip":
-            return relax.op.flip(argument, 0)
-        if name == "cumsum":
-            return relax.op.cumsum(argument, 1)
-        return (relax.op.nn.softmax if name == "nn.softmax" else getattr(relax.op, name))(argument)
+        return random.choice(UNARY)(random.choice(values[-3:]))
     return getattr(relax.op, random.choice(BINARY))(random.choice(values), random.choice(values[-3:]))
 
 

@@ -15,7 +15,6 @@ from symalloc.program import ir as m
 from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import read_one
-from symalloc.size.expr import symbol
 
 MLP = """
     @R.function
@@ -48,29 +47,6 @@ def planned(mod: Any) -> Any:
 
 def kinds(program: m.Program) -> list[str]:
     return [type(i).__name__ for i in program.functions["main"].body.instructions]
-
-
-def test_what_tvm_plans(parse: Callable[[str], Any]) -> None:
-    program = extract(planned(parse(MLP)), name="Module", stage="KillAfterLastUse")
-    assert not any(kind == "NotUnderstood" for kind in kinds(program))
-    instructions = program.functions["main"].body.instructions
-    storages = [i for i in instructions if isinstance(i, m.AllocStorage)]
-    tensors = [i for i in instructions if isinstance(i, m.AllocTensor)]
-    assert {storage.size for storage in storages} == {256 * symbol("n")}
-    assert {tensor.storage for tensor in tensors} <= {storage.var for storage in storages}
-    assert all(tensor.offset == 0 for tensor in tensors)
-    calls = [i for i in instructions if isinstance(i, m.CallKernel)]
-    assert {call.kernel for call in calls} <= set(program.kernels)
-    assert sum(kind == "Kill" for kind in kinds(program)) > 0
-
-
-def test_a_module_survives_json(parse: Callable[[str], Any]) -> None:
-    mod = planned(parse(MLP))
-    again = tvm.ir.load_json(tvm.ir.save_json(mod))
-    before, after = extract(mod, name="M"), extract(again, name="M")
-    assert kinds(before) == kinds(after)
-    assert before.kernels == after.kernels
-    assert before.functions["main"].symbols == after.functions["main"].symbols
 
 
 def test_devices_by_their_place_in_the_module(parse: Callable[[str], Any]) -> None:

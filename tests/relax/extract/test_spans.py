@@ -107,14 +107,6 @@ def test_what_a_function_returns(program: Callable[[str], m.Program], script: Ca
         assert lines[span.line - 1].strip() == f"return {text}"
 
 
-def test_two_statements_alike_are_two_places(program: Callable[[str], m.Program]) -> None:
-    calls = [i for i in program(BODY).functions["main"].body.instructions if isinstance(i, m.CallKernel)]
-    first, second = (i.span for i in calls)
-    assert first is not None
-    assert second is not None
-    assert first.line < second.line
-
-
 def test_nested_calls_point_into_their_statement(program: Callable[[str], m.Program]) -> None:
     found = program(BODY)
     branch = next(i for i in found.functions["main"].body.instructions if isinstance(i, m.If))
@@ -133,18 +125,6 @@ def test_a_text_that_does_not_fit_gives_no_spans(parse: Callable[[str], Any]) ->
     for text in ("", "def (", "class Module:\n    pass\n"):
         found = extract(parse(BODY), name="Module", source=Source(file="m.py", text=text))
         assert all(i.span is None for i in every(found.functions["main"].body))
-
-
-def test_columns_count_characters(program: Callable[[str], m.Program]) -> None:
-    found = program(
-        """
-        @R.function(pure=False)
-        def main(x: R.Tensor((4,), "float32")) -> R.Object:
-            w = ("ä", x)
-            return w
-        """
-    )
-    assert texts(found)["w"] == 'w = ("ä", x)'
 
 
 # -- printed scripts -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from unittest.mock import patch
@@ -19,7 +19,7 @@ from symalloc.planner.memory_plan import PlanBudget
 from symalloc.relax.files.plan_file import plan_outcomes
 from symalloc.relax.ir_types import BindingNode, bindings_in, bound, elements, with_arguments, with_parameters
 from symalloc.relax.passes.canonical_kernels import call_instead, canonical_kernels
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.passes.stages import Lowered, WantedStages
 from symalloc.relax.passes.stages import lower as lower_stages
@@ -27,6 +27,7 @@ from symalloc.relax.rewrite import ModuleDraft, map_bindings, without
 from tests.models.imported import load_imported
 from tests.models.planned import within_limit
 from tests.models.zoo import MODELS
+from tests.relax.built import bits, graph, machine
 
 _SOURCE = """
 @I.ir_module
@@ -98,14 +99,8 @@ def test_names_and_orders_do_not_depend_on_what_they_were() -> None:
         assert again.script() == lowered.script()
         assert canonical_kernels(again, ["main", "mine2"]).script() == again.script()
     assert kernels_called(lowered)[:2] == ["add", "mine2"], "a name of the author stays"
-    x, z, c = np.ones((3, 4), "float32"), np.ones((3, 5), "float32"), np.array(True)
-    results = [
-        relax.VirtualMachine(relax.build(m, "llvm", relax_pipeline=finishing_pipeline("llvm")), tvm.cpu())[
-            "main"
-        ](*map(tvm.runtime.tensor, (x, z, c))).numpy()
-        for m in (lowered, again)
-    ]
-    assert results[0].tobytes() == results[1].tobytes()
+    given = np.ones((3, 4), "float32"), np.ones((3, 5), "float32"), np.array(True)
+    assert bits(machine(lowered), *given) == bits(machine(again), *given)
 
 
 def test_kernels_that_differ_in_the_order_of_scalars_are_one() -> None:
@@ -175,22 +170,20 @@ OVER = 1.3  # times its allowance that a budget may be spent: what is begun is e
 
 def dense(count: int, live: int) -> tvm.IRModule:
     """`count` tensors of as many sizes in two symbols, `live` of them at once, each summed up in the end."""
-    n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
-    inputs = [relax.Var(f"x_{s.name}", relax.TensorType((s,), "float32")) for s in (n, m)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", inputs):
-        total = builder.emit(relax.op.add(*(builder.emit(relax.op.sum(x)) for x in inputs)))
+
+    def write(emit: Callable[[relax.Expr], relax.Var], *inputs: relax.Var) -> relax.Expr:
+        n, m = (one.ty.shape[0] for one in inputs)
+        total = emit(relax.op.add(*(emit(relax.op.sum(x)) for x in inputs)))
         waiting: list[relax.Var] = []
         for index in range(count):
             shape = relax.ShapeExpr([n * (7 * index % count + 1) + m * (5 * (count - index) % count + 1)])
-            waiting.append(builder.emit(relax.op.full(shape, total, "float32")))
-            if len(waiting) > live:
-                oldest = waiting.pop(index * index % live)
-                total = builder.emit(relax.op.add(total, builder.emit(relax.op.sum(oldest))))
-        for one in waiting:
-            total = builder.emit(relax.op.add(total, builder.emit(relax.op.sum(one))))
-        builder.emit_func_output(total)
-    return builder.finalize()
+            waiting.append(emit(relax.op.full(shape, total, "float32")))
+            oldest = [waiting.pop(index * index % live)] if len(waiting) > live else ()
+            for one in (*oldest, *(waiting if index == count - 1 else ())):
+                total = emit(relax.op.add(total, emit(relax.op.sum(one))))
+        return total
+
+    return graph(write, x=("n",), y=("m",))
 
 
 @contextmanager

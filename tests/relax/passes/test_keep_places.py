@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -25,7 +24,7 @@ from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.source_spans import map_places, place_span, source_of
 from tests.models.zoo import MODELS
-from tests.relax.built import MODULES, lowered
+from tests.relax.built import MODULES, bits, graph, lowered, rows
 from tests.scale import NIGHTLY
 
 # the others sort, which no pass makes a call_tir of, or work in place, which FuseTIR refuses
@@ -96,22 +95,6 @@ class Layers:
         return d
 
 
-@I.ir_module
-class Twice:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 8), "float32"),
-    ) -> R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32")):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.nn.relu(a)
-            c = R.exp(x)
-            d = R.nn.relu(c)
-            y = (b, d)
-            R.output(y)
-        return y
-
-
 def _lines(module: tvm.IRModule) -> list[int]:
     """The lines that the tensors come from, counted from the last; 0 for one that is not known."""
     found = [
@@ -127,7 +110,10 @@ def test_calls_of_one_fused_function_come_from_different_places() -> None:
 
 
 def test_of_equal_calls_none_is_named_rather_than_the_wrong_one() -> None:
-    assert all(line == 0 for line in _lines(Twice))
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        return relax.Tuple([emit(relax.op.nn.relu(emit(relax.op.exp(x)))) for _ in range(2)])
+
+    assert all(line == 0 for line in _lines(graph(write, x=("n", 8))))
 
 
 def test_a_pipeline_with_names_has_the_places_in_them() -> None:
@@ -138,11 +124,7 @@ def test_a_pipeline_with_names_has_the_places_in_them() -> None:
 
 
 def test_a_module_without_places_has_none() -> None:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.exp(x)))
-    assert [place for _, place in _placed(lower(builder.get(), "llvm"))] == [""]
+    assert [place for _, place in _placed(lower(graph(lambda _, x: relax.op.exp(x), x=(4,)), "llvm"))] == [""]
 
 
 CUDA = Target({"kind": "cuda", "arch": "sm_80"})
@@ -215,22 +197,16 @@ def test_a_module_without_sizes_stays_as_it_is() -> None:
     assert GatherSizes()(Plain)["main"].same_as(Plain["main"])
 
 
-@I.ir_module
-class Chain:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        a = R.exp(x)
-        b = R.concat([a, a], axis=1)
-        c = R.tanh(b)
-        d = R.strided_slice(c, axes=[1], begin=[4], end=[12])
-        e = R.add(d, a)
-        return R.multiply(e, d)
-
-
 def test_a_planned_module_computes_the_same_without_a_function_for_each_offset() -> None:
-    built = relax.build(Chain, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
-    stock = relax.build(Chain, "llvm", relax_pipeline="default")
-    x = tvm.runtime.tensor(np.random.default_rng(0).random((5, 8), dtype="float32"))
-    results = [relax.VirtualMachine(one, tvm.cpu())["main"](x).numpy() for one in (built, stock)]
-    assert results[0].tobytes() == results[1].tobytes()
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        a = emit(relax.op.exp(x))
+        c = emit(relax.op.tanh(emit(relax.op.concat([a, a], axis=1))))
+        d = emit(relax.op.strided_slice(c, axes=[1], begin=[4], end=[12]))
+        return relax.op.multiply(emit(relax.op.add(d, a)), d)
+
+    module = graph(write, x=("n", 8))
+    built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
+    stock = relax.build(module, "llvm", relax_pipeline="default")
+    results = [bits(relax.VirtualMachine(one, tvm.cpu()), rows(5, 8)) for one in (built, stock)]
+    assert results[0] == results[1]
     assert "compute_symbolic_expr" not in built.as_text()

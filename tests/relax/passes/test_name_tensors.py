@@ -15,10 +15,8 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BoundsError
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.canonical_kernels import NameTensors
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import memory_cfg
-from tests.relax.built import MODULES, machine_on
+from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 FOLDER = Path(__file__).parents[1]
@@ -83,21 +81,3 @@ def test_other_allocators_are_left_to_tvm() -> None:
     assert len(machine["main"](tvm.runtime.tensor(np.zeros(1024, "float32"))).numpy()) == 1024
     with pytest.raises(tvm.error.InternalError, match="region that is 4096"):
         machine["main"](tvm.runtime.tensor(np.zeros(1025, "float32")))
-
-
-@pytest.mark.parametrize("condition", (False, True))
-def test_names_change_no_result_of_a_planned_program(condition: bool) -> None:
-    module = MODULES.Branches
-    planned = PlanMemory()(lower(module, "llvm"))
-    named = NameTensors()(planned)
-    assert all(f"main.{name}" in named.script() for name in ("arena", "a"))
-    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
-    results = [
-        relax.VirtualMachine(
-            relax.build(each, target="llvm", relax_pipeline=finishing_pipeline("llvm")),
-            tvm.cpu(),
-            memory_cfg=memory_cfg(InstrumentedPool()),
-        )["main"](tvm.runtime.tensor(np.array(condition)), tvm.runtime.tensor(x)).numpy()
-        for each in (planned, named)
-    ]
-    assert np.array_equal(*results)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm.relax.frontend import nn
 
 import symalloc
 from symalloc.planner import plan_functions
@@ -20,13 +19,13 @@ from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.memory_report.runs import RunResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
+from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
 from tests.pool.processes import died, survives
-from tests.relax.built import MODULES, errors
+from tests.relax.built import MODULES, bits, errors, graph, machine
 
 pytestmark = pytest.mark.slow
 
@@ -61,13 +60,8 @@ def in_arenas(module: tvm.IRModule, function: str = "main") -> int:
     return sum(len(a.placements) for a in planned(module).plans[function].arenas)
 
 
-class MLP(nn.Module):
-    def __init__(self) -> None:
-        self.first = nn.Linear(64, 128)
-        self.second = nn.Linear(128, 64)
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        return self.second(nn.relu(self.first(x)))
+def built(module: tvm.IRModule) -> relax.VirtualMachine:
+    return relax.VirtualMachine(relax.build(module, "llvm", relax_pipeline=pipeline()), tvm.cpu())
 
 
 def empty_rows(count: int) -> tvm.runtime.Tensor:
@@ -76,8 +70,10 @@ def empty_rows(count: int) -> tvm.runtime.Tensor:
 
 
 def mlp() -> tvm.IRModule:
-    module, _ = MLP().export_tvm(spec={"forward": {"x": nn.spec.Tensor(["n", 64], "float32")}})
-    return module
+    def write(emit: Any, x: relax.Var, w: relax.Var, v: relax.Var) -> relax.Expr:
+        return relax.op.matmul(emit(relax.op.nn.relu(emit(relax.op.matmul(x, w)))), v)
+
+    return graph(write, x=("n", 64), w=(64, 128), v=(128, 64))
 
 
 @pytest.mark.parametrize("flavour", ["default", "target"])
@@ -149,10 +145,9 @@ def test_an_argument_of_an_unknown_packed_function_stays_unplanned(identity: Non
     assert "symalloc.tests.identity" in reasons(MODULES.Identity)["alloc"]
     same(MODULES.Identity, SIZES)
     x = np.ones((2, 8), "float32")
-    machine = relax.VirtualMachine(
-        relax.build(MODULES.Identity, "llvm", relax_pipeline=pipeline()), tvm.cpu()
+    np.testing.assert_array_equal(
+        built(MODULES.Identity)["main"](tvm.runtime.tensor(x)).numpy(), (x + 1) + (2 * x) ** 2
     )
-    np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + 1) + (2 * x) ** 2)
 
 
 def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) -> None:
@@ -161,11 +156,11 @@ def test_what_is_sized_by_a_match_cast_has_an_arena_behind_it(identity: None) ->
     assert (first.defined_by, second.defined_by.name if second.defined_by else None) == (None, "h")
     assert "symalloc.tests.head" in reasons(MODULES.Cast)["alloc1"]
     assert errors(found.module) == []
-    machine = relax.VirtualMachine(relax.build(MODULES.Cast, "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    vm = built(MODULES.Cast)
     for n in (0, 1, 3, 128):
         x = np.random.default_rng(n).random(n, dtype="float32")
         half = (np.exp(x) + x)[: n // 2]
-        found = machine["main"](tvm.runtime.tensor(x)).numpy()
+        found = vm["main"](tvm.runtime.tensor(x)).numpy()
         np.testing.assert_allclose(found, np.exp(half) + half, rtol=1e-5)
 
 
@@ -174,10 +169,10 @@ def test_a_cast_to_a_known_symbol_is_checked_although_tvm_drops_it() -> None:
     module = MODULES.Joined
     assert errors(planned(module).module) == []
     same(module, [{"n": n, "p": p, "t": n + p} for n, p in ((1, 1), (3, 40))])
-    machine = relax.VirtualMachine(relax.build(module, "llvm", relax_pipeline=pipeline()), tvm.cpu())
+    vm = built(module)
     a, b, c = (tvm.runtime.tensor(np.zeros((rows, 8), "float32")) for rows in (2, 3, 4))
     with pytest.raises(AssertionError, match=r"main: a match_cast does not hold: got n = 2, p = 3, t = 4"):
-        machine["main"](a, b, c)
+        vm["main"](a, b, c)
 
 
 # -- functions ----------------------------------------------------------------------------------------------
@@ -218,12 +213,10 @@ def test_sizes_that_wrap_are_stopped_at_entry() -> None:
     (guard,) = module.plans["main"].guards
     limit = 2**63 // max(a.size.evaluate({"n": 1}) for a in module.plans["main"].arenas) - 1
     assert guard.condition.evaluate({"n": limit}) and not guard.condition.evaluate({"n": limit + 1})
-    machine = relax.VirtualMachine(
-        relax.build(MODULES.FromEmpty, "llvm", relax_pipeline=pipeline()), tvm.cpu()
-    )
-    assert machine["main"](empty_rows(3)).numpy() == 2 * 64 * 3
+    vm = built(MODULES.FromEmpty)
+    assert vm["main"](empty_rows(3)).numpy() == 2 * 64 * 3
     with pytest.raises(AssertionError, match=r"got n = 72057594037927936"):
-        machine["main"](empty_rows(2**56))
+        vm["main"](empty_rows(2**56))
 
 
 def test_a_static_module_has_no_guard() -> None:
@@ -242,7 +235,7 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(plan_functions, "assemble", flat)
     with pytest.raises(
-        PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
+        PlanRefusedError, match=r"the plan for `main` is refused: `alloc\d*`, `alloc\d*`: they"
     ):
         relax.build(mlp(), "llvm", relax_pipeline=pipeline())
     relax.build(MODULES.FromShape, "llvm")  # TVM is usable afterwards
@@ -274,14 +267,12 @@ def test_what_is_sized_within_a_branch_lies_in_an_arena_there() -> None:
     planned = symalloc.plan(module)
     waiting = [a.defined_by.name for a in planned.plans["main"].arenas if a.defined_by is not None]
     assert set(waiting) == {"places"}
-    bare = relax.build(lowered, "llvm", relax_pipeline=finishing_pipeline("llvm"))
-    machines = [relax.VirtualMachine(one, tvm.cpu()) for one in (bare, relax.build(planned.module, "llvm"))]
+    machines = machine(lowered), relax.VirtualMachine(relax.build(planned.module, "llvm"), tvm.cpu())
     for taken in (True, False):
         for extent in (1, 700):
-            x = np.linspace(0.1, 1, extent, dtype="float32")
-            arguments = [tvm.runtime.tensor(one) for one in (x, np.array(taken))]
-            theirs, ours = (machine["main"](*arguments).numpy() for machine in machines)
-            assert theirs.tobytes() == ours.tobytes()
+            arguments = np.linspace(0.1, 1, extent, dtype="float32"), np.array(taken)
+            theirs, ours = (bits(one, *arguments) for one in machines)
+            assert theirs == ours
 
 
 INEXACT = """# script

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from symalloc.program.types import byte_count
 from symalloc.relax.extract import calls, extract
 from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
-from tests.relax.built import MODULES
+from tests.relax.built import MODULES, graph
 
 
 @tvm.transform.module_pass(opt_level=0, name="AttachMetadata")
@@ -188,25 +188,23 @@ def test_tensors_are_named_where_it_is_asked_for() -> None:
 
 def _served(*, results: bool = True) -> tvm.IRModule:
     """A chain with bounds for n, which sizes tensors, and for m, which does not; v has no bound."""
-    n, m, v = (tvm.tirx.Var(name, "int64") for name in "nmv")
-    x = relax.Var("x", relax.TensorType((n, 64), "float32"))
-    y = relax.Var("y", relax.TensorType((m,), "float32"))
-    w = relax.Var("w", relax.TensorType((64, v), "float32"))
-    attributes = {
-        "tir_var_upper_bound": {"n": 32, "m": 7},
+
+    def write(emit: Any, x: relax.Var, y: relax.Var, w: relax.Var) -> relax.Expr:
+        a = emit(relax.op.exp(x))
+        c = emit(relax.op.subtract(emit(relax.op.multiply(a, x)), a))
+        return relax.Tuple([emit(relax.op.matmul(c, w)), y])
+
+    attributes = _served_within({"n": 32, "m": 7}, results=results, inputs=2)
+    return graph(write, attrs=attributes, x=("n", 64), y=("m",), w=(64, "v"))
+
+
+def _served_within(upper: Mapping[str, int], *, results: bool, inputs: int) -> dict[str, object]:
+    return {
+        "tir_var_upper_bound": upper,
         "relax.memory_plan_dynamic_func_output": results,
         "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
-        "num_input": 2,
+        "num_input": inputs,
     }
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, y, w], attrs=attributes):
-        with builder.dataflow():
-            a = builder.emit(relax.op.exp(x))
-            b = builder.emit(relax.op.multiply(a, x))
-            c = builder.emit(relax.op.subtract(b, a))
-            out = builder.emit_output(relax.op.matmul(c, w))
-        builder.emit_func_output(relax.Tuple([out, y]))
-    return builder.finalize()
 
 
 def _storages(module: tvm.IRModule) -> list[str]:
@@ -218,24 +216,28 @@ def _storages(module: tvm.IRModule) -> list[str]:
     return found
 
 
-def _behind_planner(module: tvm.IRModule, *, graphs: bool = False, **options: Any) -> tuple[list[str], str]:
-    """The sizes of the storages that the planner makes, and what it says that it picked."""
+def _behind(
+    name: str, module: tvm.IRModule, *, graphs: bool = False, **options: Any
+) -> tuple[tvm.IRModule, Mapping[str, str]]:
+    """The module behind a pass, and what the planner says that it picked."""
     found: list[tvm.IRModule] = []
 
     @pass_instrument
     class Keeper:
         def run_after_pass(self, behind: tvm.IRModule, info: Any) -> None:
-            if info.name == "PlanMemory":
+            if info.name == name:
                 found.append(behind)
 
-    config = {"relax.backend.use_cuda_graph": graphs}
-    with (
-        tvm.target.Target("llvm"),
-        PassContext(config=config, instruments=[Keeper()]),
-        symalloc.replace_tvm_planner(**options) as picked,
-    ):
+    context = PassContext(config={"relax.backend.use_cuda_graph": graphs}, instruments=[Keeper()])
+    with tvm.target.Target("llvm"), context, symalloc.replace_tvm_planner(**options) as picked:
         _pipeline()(module)
-    return _storages(found[0]), picked.get("main", "")
+    return found[0], picked
+
+
+def _behind_planner(module: tvm.IRModule, **options: Any) -> tuple[list[str], str]:
+    """The sizes of the storages that the planner makes, and what it says that it picked."""
+    behind, picked = _behind("PlanMemory", module, **options)
+    return _storages(behind), picked.get("main", "")
 
 
 @pytest.mark.parametrize("graphs", [False, True])
@@ -285,49 +287,25 @@ def test_what_one_buffer_cannot_hold_is_said(caplog: pytest.LogCaptureFixture) -
 
 
 def test_what_reads_storages_finds_those_of_constant_size_apart() -> None:
-    n = tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            a = builder.emit(relax.op.exp(x))
-            total = builder.emit(relax.op.exp(relax.op.sum(a, axis=[0])))
-            out = builder.emit_output(relax.op.add(builder.emit(relax.op.add(a, total)), x))
-        builder.emit_func_output(out)
-    storages, _ = _behind_planner(builder.finalize())
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        a = emit(relax.op.exp(x))
+        total = emit(relax.op.exp(relax.op.sum(a, axis=[0])))
+        return relax.op.add(emit(relax.op.add(a, total)), x)
+
+    storages, _ = _behind_planner(graph(write, x=("n", 8)))
     assert [size for size in storages if size.isdigit()] == ["128"]
 
 
 @pytest.mark.parametrize("view", [False, True])
 def test_no_result_lies_in_the_memory_of_a_graph(view: bool) -> None:
-    n = tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 64), "float32"))
-    attributes = {
-        "tir_var_upper_bound": {"n": 32},
-        "relax.memory_plan_dynamic_func_output": True,
-        "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
-        "num_input": 1,
-    }
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x], attrs=attributes):
-        with builder.dataflow():
-            made = builder.emit(relax.op.exp(builder.emit(relax.op.exp(builder.emit(relax.op.exp(x))))))
-            made = builder.emit(relax.op.reshape(made, (n * 64,))) if view else made
-            out = builder.emit_output(relax.Tuple([made, x]))
-        builder.emit_func_output(out)
-    kept: list[tvm.IRModule] = []
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        made = emit(relax.op.exp(emit(relax.op.exp(emit(relax.op.exp(x))))))
+        made = emit(relax.op.reshape(made, (x.ty.shape[0] * 64,))) if view else made
+        return relax.Tuple([made, x])
 
-    @pass_instrument
-    class Keeper:
-        def run_after_pass(self, behind: tvm.IRModule, info: Any) -> None:
-            if info.name == "RewriteCUDAGraph":
-                kept.append(behind)
-
-    config = {"relax.backend.use_cuda_graph": True}
-    context = PassContext(config=config, instruments=[Keeper()])
-    with tvm.target.Target("llvm"), context, symalloc.replace_tvm_planner():
-        _pipeline()(builder.finalize())
-    text = str(kept[0]["main"])
+    attributes = _served_within({"n": 32}, results=True, inputs=1)
+    kept, _ = _behind("RewriteCUDAGraph", graph(write, attrs=attributes, x=("n", 64)), graphs=True)
+    text = str(kept["main"])
     assert "run_or_capture" in text  # what computes the rest
     assert text.count("R.builtin.alloc_tensor(R.shape([8192])") == 1
     shown = re.search(r"(\w+): .* = R.call_packed\(\"runtime.TVMTensorCreateView\"", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -107,27 +106,3 @@ def test_each_file_comes_once(tree: Path) -> None:
         "c.json.gz",
         "config.json",
     ]
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("missing.py", "no such file or directory: .*missing.py"),
-        ("empty", "empty holds no Relax modules"),
-        ("*.xyz", "no file matches the pattern"),
-        ("pipe.py", "is not a regular file"),
-        ("broken.py", "is a broken link"),
-    ],
-)
-def test_what_cannot_be_read_is_said(tree: Path, argument: str, message: str) -> None:
-    os.mkfifo(tree / "pipe.py")
-    (tree / "broken.py").symlink_to(tree / "nowhere")
-    with pytest.raises(InputError, match=message):
-        find([str(tree / argument)])
-
-
-def test_no_argument_and_an_empty_one() -> None:
-    with pytest.raises(InputError, match="no files given"):
-        find([])
-    with pytest.raises(InputError, match="an empty file name"):
-        find([""])

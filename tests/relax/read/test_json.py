@@ -48,18 +48,13 @@ def test_a_lone_function(text: str) -> None:
     [
         (b"", "the file is empty"),
         (b" \n", "the file is empty"),
-        (b"\xff\xfe\x00", "binary file"),
-        (b'{"nodes": [', "the file is truncated"),
         (b'{"nodes": }', "not valid JSON: .* .line 1, column 11"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"a": 1}', "not a graph written by tvm.ir.save_json"),
         (b"[1]", "not a graph written by tvm.ir.save_json"),
-        (b'{"root_index": 3, "nodes": []}', "its root is node 3 of 0"),
         (b'{"root_index": true, "nodes": [{"type": "None"}]}', "its root is node True"),
         (b'{"root_index": 0, "nodes": [1]}', "node 0 has no type"),
         (b'{"root_index": 0, "nodes": [{"type": "None"}]}', "no Relax module but an object of type NoneType"),
         (b'{"root_index": 0, "nodes": [{"type": "no.such"}]}', "TVM cannot load it"),
-        (gzip.compress(b"{}" * 500, mtime=0)[:20], "the gzip file is truncated"),
         (b"\x1f\x8bnonsense", "no valid gzip file"),
     ],
 )

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import reduce
 from random import Random
 from threading import Barrier
 from typing import Any
@@ -23,7 +24,7 @@ from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run import machine
 from symalloc.relax.run.runner import Runner
 from tests.pool.processes import until_asleep
-from tests.relax.built import CALLERS, EFFECTS
+from tests.relax.built import CALLERS, EFFECTS, graph
 from tests.scale import pairs
 
 CASES = {"Branch": {"n": 9, "m": 4}, "Calls": {"n": 5}, "Late": {"n": 6, "m": 3}, "Constants": {"n": 4}}
@@ -46,17 +47,14 @@ def test_threads_give_the_same_bits(name: str, how: dict[str, Any]) -> None:
 
 
 def test_shapes_that_hold_a_choice_run_in_parts() -> None:
-    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            twice = builder.emit(relax.op.concat([x, x], axis=0))
-            front = builder.emit(relax.op.strided_slice(twice, [0], [0], [n]))
-            back = builder.emit(relax.op.strided_slice(twice, [0], [n], [n + n - 1]))
-            parts = relax.Tuple([builder.emit(relax.op.nn.relu(front)), relax.op.nn.silu(back)])
-            result = builder.emit_output(parts)
-        builder.emit_func_output(result)
-    runner = Runner(builder.finalize(), workers=2, options=PlanOptions(order="dag"))
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        n = x.ty.shape[0]
+        twice = emit(relax.op.concat([x, x], axis=0))
+        front = emit(relax.op.strided_slice(twice, [0], [0], [n]))
+        back = emit(relax.op.strided_slice(twice, [0], [n], [n + n - 1]))
+        return relax.Tuple([emit(relax.op.nn.relu(front)), emit(relax.op.nn.silu(back))])
+
+    runner = Runner(graph(write, x=("n", 8)), workers=2, options=PlanOptions(order="dag"))
     for rows in (1, 7, 40):
         assert runner.run({"n": rows}, check=True).difference is None
 
@@ -109,24 +107,18 @@ def copy(x: Any, y: Any) -> None:
 
 def wide(chains: int = 4, depth: int = 1) -> tvm.IRModule:
     """Chains side by side, each with kernels in Python."""
-    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
-    kind = relax.TensorType((n, 16), "float32")
-    x = relax.Var("x", kind)
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            ends = []
-            for index in range(chains):
-                one = builder.emit(relax.op.add(x, relax.const(float(index), "float32")))
-                for _ in range(depth):
-                    one = builder.emit(relax.op.call_dps_packed("tests.dispatcher.kernel", (one,), kind))
-                    one = builder.emit(relax.op.nn.softmax(one))
-                ends.append(one)
-            total = ends[0]
-            for end in ends[1:]:
-                total = builder.emit(relax.op.subtract(total, end))
-            result = builder.emit_output(total)
-        builder.emit_func_output(result)
-    return builder.finalize()
+
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        ends = []
+        for index in range(chains):
+            one = emit(relax.op.add(x, relax.const(float(index), "float32")))
+            for _ in range(depth):
+                one = emit(relax.op.call_dps_packed("tests.dispatcher.kernel", (one,), x.ty))
+                one = emit(relax.op.nn.softmax(one))
+            ends.append(one)
+        return reduce(lambda total, end: emit(relax.op.subtract(total, end)), ends)
+
+    return graph(write, x=("n", 16))
 
 
 @pytest.mark.parametrize("order", ["total", "dag"])

@@ -88,17 +88,6 @@ def test_a_second_thread_gets_an_error_where_one_is_in_a_machine(program: Any) -
         assert np.array_equal(_call(machine, _input(3)), _call(machine, _input(3)))  # the thread itself may
 
 
-def test_memory_comes_back_with_themachine_on(program: Any) -> None:
-    pool = InstrumentedPool()
-    machine = machine_on(program, pool)
-    for n in SIZES:
-        _call(machine, _input(n))
-    del machine
-    assert pool.statistics().live == 0
-    pool.trim()
-    assert pool.reserved == 0
-
-
 def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) -> None:
     pool = InstrumentedPool(wait=60.0)
     machine = machine_on(program, pool)
@@ -121,17 +110,6 @@ def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) ->
         assert np.array_equal(_call(machine, _input(4)), expected)
     helper.join()
     assert asked.is_set() and session.statistics().refused == 0
-
-
-def test_an_output_may_outlive_themachine_on(program: Any) -> None:
-    pool = InstrumentedPool()
-    machine = machine_on(program, pool)
-    x = _input(4)
-    result = machine["main"](tvm.runtime.tensor(x))
-    expected = result.numpy().copy()
-    del machine
-    pool.alloc(4 * 8 * 4)
-    assert np.array_equal(result.numpy(), expected)
 
 
 def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:

@@ -173,15 +173,3 @@ def test_the_limit_holds(storage: Any) -> None:
         _asked(machine, 2**20)
     held.clear()
     _asked(machine, 2**19)
-
-
-def test_a_storage_keeps_the_pool(storage: Any) -> None:
-    machine = machine_on(storage, pool := InstrumentedPool())
-    _asked(machine, 64)
-    kept = _asked(machine, 64)
-    statistics = pool.statistics
-    del machine
-    assert statistics().live == 64
-    del kept
-    assert statistics().live == 0
-    del pool

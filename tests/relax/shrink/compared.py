@@ -20,6 +20,7 @@ from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.kernel_stages import Stage, stages_of
 from symalloc.relax.shrink.shrink_kernels import is_kept, shrink_kernels
 from tests.models.execution import random_inputs
+from tests.relax.shrink.misplaced import faults
 
 __all__ = ["different", "faulty", "outputs", "shrunk", "targets"]
 
@@ -81,43 +82,16 @@ def _bits(result: tvm.runtime.Tensor) -> bytes:
 
 def faulty(rewritten: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
     """Kernels with one fault each, and what it is."""
+    yield from faults(rewritten, (ir.TensorLoad, tirx.BufferStore))
     stages = stages_of(rewritten) or ()
-    for number, stage in enumerate(stages):
-        yield from _misread(rewritten, number, stage)
-        if len(stages) > 1:
-            yield "a stage left out", _of(rewritten, [*stages[:number], *stages[number + 1 :]])
+    for number in range(len(stages) if len(stages) > 1 else 0):
+        yield "a stage left out", _of(rewritten, [*stages[:number], *stages[number + 1 :]])
     for number in range(len(stages) - 1):
         swapped = [*stages[:number], stages[number + 1], stages[number], *stages[number + 2 :]]
         yield "a stage that reads later", _of(rewritten, swapped)
-    outputs = {stages[-1].target.__chandle__(): stages[-1].target} if stages else {}
     for own in filterfalse(is_kept, elements(rewritten.body.block.alloc_buffers)):
-        for output in outputs.values():
-            if tvm_ffi.structural_equal(own.ty, output.ty):
-                yield "a buffer in use in the output", _renamed(rewritten, own, output)
-
-
-def _misread(kernel: tirx.PrimFunc, number: int, stage: Stage) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Each load of a stage at another index, or of another buffer; what it stores, at another place."""
-    for wrong in stage.loads():
-        indices = elements(wrong.indices)
-        for axis, index in enumerate(indices):
-            moved = [*indices[:axis], index + 1, *indices[axis + 1 :]]
-            yield "a wrong index", _with_load(kernel, wrong, tirx.BufferLoad(wrong.source, moved))
-        if len(indices) > 1 and not indices[0].same_as(indices[1]):
-            turned = [indices[1], indices[0], *indices[2:]]
-            yield "two indices changed over", _with_load(kernel, wrong, tirx.BufferLoad(wrong.source, turned))
-        alike = (one for one in elements(kernel.params) if not one.same_as(wrong.source))
-        for other in alike:
-            if tvm_ffi.structural_equal(other.ty, wrong.source.ty):
-                yield "another buffer", _with_load(kernel, wrong, tirx.BufferLoad(other, indices))
-
-
-def _with_load(kernel: tirx.PrimFunc, wrong: ir.Expr, right: ir.Expr) -> tirx.PrimFunc:
-    """`kernel` with one load replaced, wherever it stands."""
-    body = tvm_ffi.structural_map(
-        kernel.body, (ir.TensorLoad, lambda load: right if load.same_as(wrong) else load)
-    )
-    return with_parameters(kernel, elements(kernel.params), body)
+        if stages and tvm_ffi.structural_equal(own.ty, stages[-1].target.ty):
+            yield "a buffer in use in the output", _renamed(rewritten, own, stages[-1].target)
 
 
 def _of(kernel: tirx.PrimFunc, stages: Sequence[Stage]) -> tirx.PrimFunc:

@@ -16,12 +16,12 @@ __all__ = ["faults"]
 KINDS = (ir.TensorLoad, tirx.BufferStore, ir.TensorRegion)
 
 
-def faults(made: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
+def faults(made: tirx.PrimFunc, kinds: Sequence[type[Node]] = KINDS) -> Iterator[tuple[str, tirx.PrimFunc]]:
     """Each access of a finished kernel at a wrong index, or of another buffer."""
     params = elements(made.params)
     buffers = [one for one in params if type(one.ty) is BufferType]
     accesses: list[Node] = []
-    visit(made.body, *((kind, accesses.append) for kind in KINDS))
+    visit(made.body, *((kind, accesses.append) for kind in kinds))
     for wrong in accesses:
         for fault, right in misplaced(wrong, buffers):
             rules = tuple((kind, partial(instead, wrong, right)) for kind in KINDS)

@@ -19,6 +19,7 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.shrink.chunks import Rows, cut_kernel, row_loops, rows_of
 from symalloc.relax.shrink.kernel_stages import stages_of
 from symalloc.relax.shrink.shrink_kernels import plan_workspaces, shrink_kernels
+from tests.relax.built import graph
 from tests.relax.shrink.misplaced import faults
 from tests.scale import tries
 
@@ -27,14 +28,10 @@ N, CHANNELS = 7, 8
 
 def kernel(value: Callable[[relax.Var, relax.Var, relax.Var], relax.Expr]) -> tirx.PrimFunc:
     """The kernel that TVM makes of an operator on (2, n, 8), (8, 5) and (2, 8, n)."""
-    n, builder = tirx.Var("n", "int64"), relax.BlockBuilder()
-    shapes = {"x": [2, n, CHANNELS], "w": [CHANNELS, 5], "y": [2, CHANNELS, n]}
-    given = [relax.Var(name, relax.TensorType(shape, "float32")) for name, shape in shapes.items()]
-    with builder.function("main", given):
-        with builder.dataflow():
-            result = builder.emit_output(value(*given))
-        builder.emit_func_output(result)
-    lowered = plan_workspaces(shrink_kernels(lower(builder.get(), "llvm"), "safe")).module
+    module = graph(
+        lambda _, *given: value(*given), x=(2, "n", CHANNELS), w=(CHANNELS, 5), y=(2, CHANNELS, "n")
+    )
+    lowered = plan_workspaces(shrink_kernels(lower(module, "llvm"), "safe")).module
     (found,) = (one for one in lowered.functions.values() if isinstance(one, tirx.PrimFunc))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -14,31 +14,27 @@ from tvm.script import tirx as T  # noqa: N812
 from symalloc.relax.ir_types import elements, typed_var, with_parameters, with_variables
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.shrink.kernel_parts import Part, restores, with_parts
+from tests.relax.built import graph
 from tests.relax.shrink.misplaced import faults
 from tests.scale import tries
 
 
 def kernels() -> Mapping[str, tirx.PrimFunc]:
     """Kernels that TVM makes of operators on (2, n, 8) and (8, 5)."""
-    n = tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([2, n, 8], "float32"))
-    w = relax.Var("w", relax.TensorType([8, 5], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            ways = {
-                "matmul": relax.op.matmul(x, w),
-                "softmax": relax.op.nn.softmax(x, axis=-1),
-                "tanh": relax.op.tanh(x),
-                "sum": relax.op.sum(x, axis=[2]),
-                "turned": relax.op.permute_dims(x, [0, 2, 1]),
-                "shifted": relax.op.strided_slice(x, axes=[2], begin=[3], end=[7]),
-                "padded": relax.op.nn.pad(x, [0, 0, 0, 0, 2, 1]),
-            }
-            made = [builder.emit(value) for value in ways.values()]
-            result = builder.emit_output(relax.Tuple(made))
-        builder.emit_func_output(result)
-    lowered = lower(builder.get(), "llvm")
+
+    def write(emit: Callable[[relax.Expr], relax.Var], x: relax.Var, w: relax.Var) -> relax.Expr:
+        made = (
+            relax.op.matmul(x, w),
+            relax.op.nn.softmax(x, axis=-1),
+            relax.op.tanh(x),
+            relax.op.sum(x, axis=[2]),
+            relax.op.permute_dims(x, [0, 2, 1]),
+            relax.op.strided_slice(x, axes=[2], begin=[3], end=[7]),
+            relax.op.nn.pad(x, [0, 0, 0, 0, 2, 1]),
+        )
+        return relax.Tuple([*map(emit, made)])
+
+    lowered = lower(graph(write, x=(2, "n", 8), w=(8, 5)), "llvm")
     return {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, tirx.PrimFunc)}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from random import Random
 
-import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
@@ -16,13 +16,11 @@ from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.shrink.written_over import order_for_memory
-from tests.relax.built import EFFECTS
+from tests.relax.built import EFFECTS, graph, rows
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
-X = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
-
-
+X = rows(5, 8)
 BUMP = """# script
 @T.prim_func(private=True, s_tir=True)
 def bump(a: T.handle):
@@ -35,37 +33,34 @@ def bump(a: T.handle):
 """
 
 
+WIDER = relax.const(rows(8, 64))
+
+
 def network(seed: int) -> tvm.IRModule:
     """A random graph of wide and narrow tensors, some of them written in place; what is left is summed up."""
-    random, builder = Random(seed), relax.BlockBuilder()
-    n = tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    weight = relax.const(np.random.default_rng(seed).standard_normal((8, 64)).astype("float32"))
-    made: list[relax.Var] = [x]
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            for _ in range(random.randint(4, 9)):
-                one = random.choice(made)
-                wide = int(one.ty.shape[1]) == 64
-                kind = random.choice(("wide", "narrow", "same", "in place"))
-                if kind == "wide" and not wide:
-                    made.append(builder.emit(relax.op.matmul(one, weight)))
-                elif kind == "narrow" and wide:
-                    made.append(builder.emit(relax.op.reshape(relax.op.sum(one, axis=1), (n, 1))))
-                    made.append(builder.emit(relax.op.broadcast_to(made.pop(), (n, 8))))
-                elif kind == "in place" and one is not x:
-                    kernel = builder.add_func(tvm.script.from_source(BUMP.format(64 if wide else 8)), "bump")
-                    made.remove(one)
-                    made.append(builder.emit(relax.op.call_tir_inplace(kernel, one, 0, one.ty)))
-                else:
-                    made.append(builder.emit(relax.op.exp(relax.op.negative(one))))
-            sums = [builder.emit(relax.op.sum(one, axis=1)) for one in made]
-            result = sums[0]
-            for one in sums[1:]:
-                result = builder.emit(relax.op.add(result, one))
-            result = builder.emit_output(result)
-        builder.emit_func_output(result)
-    return builder.finalize()
+    random = Random(seed)
+
+    def write(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        made = [x]
+        for _ in range(random.randint(4, 9)):
+            one = random.choice(made)
+            width = int(one.ty.shape[1])
+            kind = random.choice(("wide", "narrow", "same", "in place"))
+            if kind == "wide" and width == 8:
+                made.append(emit(relax.op.matmul(one, WIDER)))
+            elif kind == "narrow" and width == 64:
+                column = emit(relax.op.reshape(relax.op.sum(one, axis=1), (one.ty.shape[0], 1)))
+                made.append(emit(relax.op.broadcast_to(column, x.ty.shape)))
+            elif kind == "in place" and one is not x:
+                kernel = emit.__self__.add_func(tvm.script.from_source(BUMP.format(width)), "bump")  # type: ignore[attr-defined]
+                made.remove(one)
+                made.append(emit(relax.op.call_tir_inplace(kernel, one, 0, one.ty)))
+            else:
+                made.append(emit(relax.op.exp(relax.op.negative(one))))
+        sums = [emit(relax.op.sum(one, axis=1)) for one in made]
+        return reduce(lambda total, one: emit(relax.op.add(total, one)), sums)
+
+    return graph(write, x=("n", 8))
 
 
 def ordered(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[str]]:
@@ -79,16 +74,11 @@ def peak(module: tvm.IRModule, n: int) -> int:
 
 
 def test_the_tensor_that_needs_most_is_made_first_and_let_go() -> None:
-    builder, n = relax.BlockBuilder(), tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    weight = relax.const(np.eye(8, 64, dtype="float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            wide = [builder.emit(relax.op.matmul(one, weight)) for one in (x, builder.emit(relax.op.exp(x)))]
-            sums = [builder.emit(relax.op.sum(one, axis=1)) for one in wide]
-            result = builder.emit_output(relax.op.add(*sums))
-        builder.emit_func_output(result)
-    given = lower_or_refuse(builder.finalize(), "llvm", "default")
+    def write(emit: Callable[[relax.Expr], relax.Var], x: relax.Var) -> relax.Expr:
+        wide = [emit(relax.op.matmul(one, WIDER)) for one in (x, emit(relax.op.exp(x)))]
+        return relax.op.add(*(emit(relax.op.sum(one, axis=1)) for one in wide))
+
+    given = lower_or_refuse(graph(write, x=("n", 8)), "llvm", "default")
     found, names = ordered(given)
     assert names == ["main"]
     assert peak(given, 64) == 64 * (32 + 2 * 256)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.script import from_source
 
 import symalloc
@@ -16,21 +17,18 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.rewrite import with_functions
 from symalloc.relax.shrink.kernel_stages import stages_of
 from symalloc.relax.shrink.shrink_kernels import NOT_APART, shrink_kernels
+from tests.relax.built import graph
 from tests.relax.shrink.compared import shrunk
 
-MODULE = """
-@I.ir_module
-class Attention:
-    @R.function
-    def main(x: R.Tensor(("n", "n"), "float32"), w: R.Tensor(("n", "n"), "float32")):
-        with R.dataflow():
-            product = R.matmul(x, w)
-            scores = R.add(product, x)
-            weights = R.nn.softmax(scores)
-            result = R.nn.gelu(weights)
-            R.output(result)
-        return result
-"""
+OP = relax.op
+
+
+def _attention(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
+    weights = emit(OP.nn.softmax(emit(OP.add(emit(OP.matmul(x, w)), x))))
+    return OP.nn.gelu(weights)
+
+
+ATTENTION = graph(_attention, x=("n", "n"), w=("n", "n"))
 
 
 def _stage(
@@ -59,10 +57,6 @@ _OLD_KEPT = """vi = T.axis.spatial(8, i)
                 with T.init():
                     B[vi] = B[vi] * T.float32(2)"""
 _ADDED = "C[vi] = A[vi] + A[7 - vi]"
-_SET_FIRST = """vi = T.axis.spatial(8, i)
-                with T.init():
-                    B[vi] = T.float32(5)"""
-
 # by name: the stages; how many of them are seen, and how many buffers are left
 KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
     "parallel": ((_PARALLEL, _stage("B", "B[vi, vj] = C[vi, vj] * T.float32(2)", *_GRID)), None, 1),
@@ -77,7 +71,7 @@ KERNELS: Mapping[str, tuple[Sequence[str], int | None, int]] = {
         1,
     ),
     "product_in_sum": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]")), 2, 0),
-    "set_first": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]", axes=_SET_FIRST)), 2, 1),
+    "set_first": ((_SQUARED, _stage("B", "B[vi] = C[vi] + A[vi]", axes=_ANOTHER_SET)), 2, 1),
     "another_set_first": (
         (
             _SQUARED,
@@ -310,8 +304,7 @@ class Kernels:
 
 @pytest.mark.parametrize("level", ["safe", "full"])
 def test_what_is_saved_is_what_kernels_take_less(level: str) -> None:
-    module = from_source(MODULE)
-    plain, small = (symalloc.plan(module, shrink=one, pipeline="target") for one in ("none", level))
+    plain, small = (symalloc.plan(ATTENTION, shrink=one, pipeline="target") for one in ("none", level))
     (report,) = small.report.reports
     (before,) = plain.report.reports
     assert not before.outside.shrunk
@@ -412,7 +405,7 @@ def test_paddings_go_into_reductions_that_do_not_run_on_vectors(terms: int, comb
 
 
 def test_the_pass_and_the_option_do_the_same() -> None:
-    lowered = lower(from_source(MODULE), "llvm", pipeline="target")
+    lowered = lower(ATTENTION, "llvm", pipeline="target")
     passed = symalloc.ShrinkKernels("safe")(lowered)
     kernels = [f for f in passed.functions.values() if isinstance(f, tirx.PrimFunc)]
     assert kernels

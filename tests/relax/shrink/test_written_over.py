@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
@@ -35,8 +36,10 @@ from symalloc.size.expr import ZERO, symbol
 from tests.models.planned import imported_case
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
 from tests.program.build import F32, KERNELS, Body, param, program_of
-from tests.relax.built import errors, machine
+from tests.relax.built import bits, errors, graph, machine, rows
 from tests.relax.donation.test_check import fresh
+
+OP = relax.op
 
 KERNELS_IN_STEP = {
     "plain": ("out[vi] = a[vi] * T.float32(2)", "more[vi] = out[vi]", True),
@@ -138,11 +141,15 @@ class Steps(Body):
     ],
 )
 def test_what_is_written_over_what(steps: str, over: str) -> None:
+    assert in_steps(steps, results=False) == over
+
+
+def in_steps(steps: str, *, results: bool) -> str:
     body = Steps()
     known = body.follow(steps, x=body.params[0])
     names = {var: name for name, var in known.items() if isinstance(var, Var)}
-    pairs = found(body.program(known["r"]))
-    assert " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs) == over
+    pairs = found(body.program(known["r"]), results=results)
+    return " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +164,7 @@ def test_what_is_written_over_what(steps: str, over: str) -> None:
     ],
 )
 def test_what_results_are_written_over(steps: str, over: str) -> None:
-    body = Steps()
-    known = body.follow(steps, x=body.params[0])
-    names = {var: name for name, var in known.items() if isinstance(var, Var)}
-    pairs = found(body.program(known["r"]), results=True)
-    assert " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs) == over
+    assert in_steps(steps, results=True) == over
 
 
 def test_what_a_branch_reads_and_what_it_makes() -> None:
@@ -272,43 +275,29 @@ def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> N
     given = shared.plans["main"].arenas, apart.plans["main"].arenas
     sizes = [sum(arena.size.evaluate({"n": 512}) for arena in arenas) for arenas in given]
     assert sizes[0] * 3 == sizes[1] * 2 or sizes[0] < sizes[1]
-    random = np.random.default_rng(1)
-    machines = machine(shared.module), machine(lowered)
-    for rows in (0, 1, 5, 64):
-        arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
-        results = [one["main"](*map(tvm.runtime.tensor, arguments)).numpy() for one in machines]
-        assert results[0].tobytes() == results[1].tobytes()
+    same_bits(shared, lowered, (0, 1, 5, 64))
 
 
-RESULTS = """
-@I.ir_module
-class Results:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.matmul(b, w)
-            d = R.exp(c)
-            e = (b, d)
-            R.output(e)
-        return e
-"""
+def same_bits(planned: PlannedModule, given: tvm.IRModule, counts: Sequence[int]) -> None:
+    machines, w = (machine(planned.module), machine(given)), rows(16, 16)
+    found = [[bits(one, rows(count, 16), w) for one in machines] for count in counts]
+    assert all(mine == theirs for mine, theirs in found)
 
 
 def test_a_result_in_the_memory_of_another_tensor_is_the_callers_own() -> None:
-    given = lower(tvm.script.from_source(RESULTS), "llvm")
+    def write(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
+        b = emit(OP.nn.relu(emit(OP.matmul(x, w))))
+        return relax.Tuple([b, emit(OP.exp(emit(OP.matmul(b, w))))])
+
+    given = lower(graph(write, x=("n", 16), w=(16, 16)), "llvm")
     plan = plan_lowered(given, options=PlanOptions(shrink="safe"))
     assert len(plan.over["main"]) == 2
     assert not errors(plan.module)
-    machines = machine(plan.module), machine(given)
-    random = np.random.default_rng(2)
-    kept = []
-    for rows in (5, 5, 1, 64):
-        arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
-        kept.append([list(one["main"](*map(tvm.runtime.tensor, arguments))) for one in machines])
-    for mine, theirs in kept:
-        assert [r.numpy().tobytes() for r in mine] == [r.numpy().tobytes() for r in theirs]
+    built, w = machine(plan.module), tvm.runtime.tensor(rows(16, 16))
+    kept = [(n, list(built["main"](tvm.runtime.tensor(rows(n, 16)), w))) for n in (5, 5, 1, 64)]
+    theirs = machine(given)
+    for n, mine in kept:
+        assert [one.numpy().tobytes() for one in mine] == bits(theirs, rows(n, 16), w)
 
 
 BY_ROWS = """
@@ -419,34 +408,30 @@ def test_a_tensor_in_place_of_a_smaller_one_is_found(monkeypatch: pytest.MonkeyP
     assert errors(wrong)
 
 
-LATER = """
-@I.ir_module
-class Later:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32"), c: R.Tensor((), "bool")):
-        n = T.int64()
-        a = R.matmul(x, w)
-        b = R.nn.relu(a)
-        {body}
-        return r
-"""
+def _views(emit: Any, x: relax.Var, w: relax.Var, a: relax.Var, b: relax.Var) -> relax.Expr:
+    again = emit(OP.reshape(a, relax.ShapeExpr([x.ty.shape[0] * 16 // 16, 16])))
+    return OP.matmul(again, emit(OP.matmul(emit(OP.permute_dims(b)), x)))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "r = R.matmul(R.add(a, b), w)",
-        "r = R.matmul(R.reshape(a, R.shape([n * 16 // 16, 16])), R.matmul(R.permute_dims(b), x))",
-        "s = R.sum(a)\n        r = R.multiply(R.matmul(b, w), s)",
-        "t = R.match_cast(a, R.Tensor((n, 16), 'float32'))\n"
-        "        r = R.matmul(R.exp(t), R.matmul(R.permute_dims(x), b))",
-    ],
+# what is read of `a` behind `b`, the relu of it
+LATER: Sequence[Callable[..., relax.Expr]] = (
+    lambda emit, x, w, a, b: OP.matmul(emit(OP.add(a, b)), w),
+    _views,
+    lambda emit, x, w, a, b: OP.multiply(emit(OP.matmul(b, w)), emit(OP.sum(a))),
 )
+
+
+@pytest.mark.parametrize("last", LATER)
 def test_the_linter_finds_what_is_read_after_it_was_written_over(
-    body: str, monkeypatch: pytest.MonkeyPatch
+    last: Callable[..., relax.Expr], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault in the search: nothing is taken to be needed later."""
-    module = lower(tvm.script.from_source(LATER.format(body=body)), "llvm")
+
+    def write(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
+        a = emit(OP.matmul(x, w))
+        return last(emit, x, w, a, emit(OP.nn.relu(a)))
+
+    module = lower(graph(write, x=("n", 16), w=(16, 16)), "llvm")
     right = plan_lowered(module, options=PlanOptions(shrink="safe"))
     assert not errors(right.module)
     monkeypatch.setattr(ReuseConflicts, "takeover", lambda *_: iter(()))
@@ -455,33 +440,34 @@ def test_the_linter_finds_what_is_read_after_it_was_written_over(
     assert any(one.startswith("SYM113") for one in errors(wrong.module))
 
 
+def given_infinity(write: Callable[..., relax.Expr], columns: int) -> np.ndarray:
+    """What a module that is planned in place makes of a row of infinity and one of ones."""
+    given = lower(graph(write, x=("n", columns)), "llvm")
+    planned = plan_lowered(given, options=PlanOptions(shrink="safe"))
+    x = np.ones((2, columns), "float32")
+    x[0] = np.inf
+    found: np.ndarray = machine(planned.module)["main"](tvm.runtime.tensor(x)).numpy()
+    return found
+
+
 def test_a_tensor_less_itself_is_nan_where_it_is_infinite() -> None:
     """The kernel takes it twice: in one buffer with the result, TVM would make 0 of the difference."""
-    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([size], "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            doubled = builder.emit(relax.op.flip(x, 0))
-            zero = builder.emit(relax.op.subtract(doubled, doubled))
-            result = builder.emit_output(relax.op.flip(zero, 0))
-        builder.emit_func_output(result)
-    planned = plan_lowered(lower(builder.get(), "llvm"), options=PlanOptions(shrink="safe")).module
-    got = machine(planned)["main"](tvm.runtime.tensor(np.array([np.inf, 1.0], "float32"))).numpy()
+
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        doubled = emit(OP.flip(x, 0))
+        return OP.flip(emit(OP.subtract(doubled, doubled)), 0)
+
+    got = given_infinity(write, 1)
     assert np.isnan(got[0]) and got[1] == 0.0
 
 
 def test_a_part_less_itself_is_nan_where_it_is_infinite() -> None:
     """The kernel reads one part twice, and stores to another."""
-    builder, size = relax.BlockBuilder(), tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([size, 64], "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            flipped = builder.emit(relax.op.flip(x, 0))
-            zero = builder.emit(relax.op.subtract(flipped, flipped))
-            both = builder.emit(relax.op.concat([flipped, zero], axis=1))
-            result = builder.emit_output(relax.op.sqrt(both))
-        builder.emit_func_output(result)
-    planned = plan_lowered(lower(builder.get(), "llvm"), options=PlanOptions(shrink="safe")).module
-    given = tvm.runtime.tensor(np.full((8, 64), np.inf, "float32"))
-    got = machine(planned)["main"](given).numpy()
-    assert np.isposinf(got[:, :64]).all() and np.isnan(got[:, 64:]).all()
+
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        flipped = emit(OP.flip(x, 0))
+        zero = emit(OP.subtract(flipped, flipped))
+        return OP.sqrt(emit(OP.concat([flipped, zero], axis=1)))
+
+    got = given_infinity(write, 64)
+    assert np.isposinf(got[1, :64]).all() and np.isnan(got[1, 64:]).all() and not got[0, 64:].any()

@@ -6,7 +6,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import pytest
 import tvm
 from tvm import relax
 
@@ -84,16 +83,6 @@ def test_a_module_in_memory() -> None:
         assert "x: R.Tensor(" in text
 
 
-def test_an_ill_formed_module_is_said_and_not_lowered(tmp_path: Path) -> None:
-    text = IMPORTS + MODULE.replace(
-        "R.add(x, x)", "R.call_packed('f', x, ty_args=R.Tensor((2, 4), 'float32'))"
-    )
-    sink = read(tmp_path / "m.py", text)
-    [problem] = sink.problems
-    assert problem.message.startswith("the module is ill-formed: Function is annotated as pure but contains")
-    assert [program.stage for program in sink.programs] == ["as-is"]
-
-
 def test_the_check_can_be_switched_off_in_the_script(tmp_path: Path) -> None:
     text = IMPORTS + MODULE.replace("@I.ir_module", "@I.ir_module(check_well_formed=False)")
     text = text.replace("R.add(x, x)", "R.call_packed('f', x, ty_args=R.Tensor((2, 4), 'float32'))")
@@ -113,40 +102,12 @@ def test_an_undefined_symbol_is_left_to_its_rule(tmp_path: Path) -> None:
     assert Origin.UNDEFINED in sink.programs[0].functions["main"].symbols.values()
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("m.py", b"", "it holds no Relax module"),
-        ("m.py", b"x = 1\n", "it holds no Relax module"),
-        ("m.py", b"def f(:\n", "syntax error: invalid syntax"),
-        ("m.py", b"\x00\x01", "it is a binary file, not Python source"),
-        ("m.json", b"", "the file is empty"),
-        ("m.json", b"\x80\x81", "it is a binary file, not JSON text"),
-        ("m.json", b'{"a": 1}', "it is JSON, but not a graph written by tvm.ir.save_json"),
-        ("m.json.gz", b"\x1f\x8b\x08", "the gzip file is truncated"),
-    ],
-)
-def test_what_cannot_be_read(tmp_path: Path, name: str, data: bytes, message: str) -> None:
-    sink = read(tmp_path / name, data)
-    [problem] = sink.problems
-    assert problem.message.startswith(f"cannot be read: {message}")
-    assert sink.programs == ()
-    is_text = name.endswith(".py") and "binary" not in message
-    assert (sink.source is not None) == is_text, "what was decoded can be shown"
-
-
 def test_a_mistake_in_a_script_has_its_place(tmp_path: Path) -> None:
     sink = read(tmp_path / "m.py", IMPORTS + MODULE.replace("R.add(x, x)", "R.add(x, 'float32', 3)"))
     [problem] = sink.problems
     assert problem.message.startswith("TVM's parser refuses it: ")
     assert problem.span is not None
     assert (problem.span.line, problem.span.column) == (7, 13)
-
-
-def test_an_unknown_target(tmp_path: Path) -> None:
-    sink = read(tmp_path / "m.py", IMPORTS + MODULE, target="nonsense")
-    assert [program.stage for program in sink.programs] == ["as-is"]
-    assert sink.problems[0].message.startswith("target 'nonsense' is not understood")
 
 
 # -- trust
