@@ -16,7 +16,6 @@ from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanOptions, Unplanned
 from symalloc.program.ir import (
-    Alias,
     AllocFresh,
     Block,
     CallFunction,
@@ -25,23 +24,20 @@ from symalloc.program.ir import (
     Function,
     If,
     Instruction,
-    MakeTuple,
     MatchCast,
     NotUnderstood,
     Operand,
     Origin,
     Ownership,
     Program,
-    TakeField,
     TextLiteral,
     Var,
-    View,
 )
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import lt
-from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
+from symalloc.size.expr import Expr, floordiv, mod, round_up, symbol
 from tests.scale import tries
 
 N, K, S = symbol("n"), symbol("k"), symbol("s")
@@ -115,32 +111,6 @@ def together(found: dict[str, Buffer]) -> set[frozenset[str]]:
     return {frozenset((names[a], names[b])) for a, others in enumerate(pairs) for b in others}
 
 
-def test_a_range_reaches_from_the_first_use_to_the_last() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    found, _ = split(a, kernel(X, a.var), b, kernel(a.var, b.var), c, kernel(b.var, c.var))
-    assert [found[n].steps for n in "abc"] == [(1, 3), (3, 5), (5, 5)]
-    assert together(found) == {frozenset("ab"), frozenset("bc")}
-
-
-def test_aliases_keep_memory_alive() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    named = Alias(var=Var("named", a.var.type), source=a.var)
-    seen = View(
-        var=Var("v", a.var.type), source=named.var, shape=(N,), dtype=FLOAT, offset=None, kind="reshape"
-    )
-    found, _ = split(a, kernel(X, a.var), named, seen, b, kernel(X, b.var), c, kernel(seen.var, c.var))
-    assert frozenset("ab") in together(found)
-
-
-def test_tuple_fields_are_followed_one_by_one() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    both = MakeTuple(var=Var("both", VOID), fields=(a.var, b.var))
-    second = TakeField(var=Var("second", b.var.type), source=both.var, index=1)
-    found, _ = split(a, b, kernel(a.var, b.var), both, second, c, kernel(second.var, c.var))
-    assert frozenset("bc") in together(found)
-    assert frozenset("ac") not in together(found)
-
-
 def branch(
     then: tuple[Instruction, ...], otherwise: tuple[Instruction, ...], yields: tuple[Operand, Operand]
 ) -> If:
@@ -151,35 +121,6 @@ def branch(
         then=Block(instructions=then, result=yields[0]),
         otherwise=Block(instructions=otherwise, result=yields[1]),
     )
-
-
-def test_branches_do_not_interfere() -> None:
-    before, a, b = alloc("before"), alloc("a"), alloc("b")
-    choice = branch((a, kernel(before.var, a.var)), (b, kernel(X, b.var)), (X, X))
-    found, _ = split(before, kernel(X, before.var), choice)
-    assert together(found) == {frozenset(("before", "a"))}, "`before` is dead in the else-branch"
-
-
-def test_what_only_the_second_branch_uses_is_dead_in_the_first() -> None:
-    before, a, b = alloc("before"), alloc("a"), alloc("b")
-    choice = branch((a, kernel(X, a.var)), (b, kernel(before.var, b.var)), (X, X))
-    found, _ = split(before, kernel(X, before.var), choice)
-    assert together(found) == {frozenset(("before", "b"))}
-    assert len(found["before"].live) == 2, "two intervals: before the If, and in its else-branch"
-
-
-def test_results_of_the_two_sides_of_an_if_share_memory_behind_it_too() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    choice = branch((a, kernel(X, a.var)), (b, kernel(X, b.var)), (a.var, b.var))
-    found, _ = split(choice, c, kernel(choice.var, c.var))
-    assert together(found) == {frozenset("ac"), frozenset("bc")}
-
-
-def test_what_crosses_an_if_on_one_side_shares_memory_with_what_the_other_makes() -> None:
-    before, b, c = alloc("before"), alloc("b"), alloc("c")
-    choice = branch((), (b, kernel(X, b.var)), (before.var, b.var))
-    found, _ = split(before, kernel(X, before.var), choice, c, kernel(choice.var, c.var))
-    assert together(found) == {frozenset(("before", "c")), frozenset("bc")}
 
 
 def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
@@ -217,14 +158,6 @@ def test_what_escapes_stays_unplanned() -> None:
     assert "closure" in left["c"].reason
 
 
-def test_a_packed_function_known_to_return_its_argument_keeps_it_alive() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    same = packed(Ownership.ARGUMENT, a.var)
-    found, left = split(a, kernel(X, a.var), same, b, kernel(X, b.var), c, kernel(same.var, c.var))
-    assert not left
-    assert frozenset("ab") in together(found)
-
-
 def call(name: str, *arguments: Operand, var: Var | None = None) -> CallFunction:
     return CallFunction(var=var or Var("r", X.type), name=name, arguments=arguments)
 
@@ -241,17 +174,6 @@ def test_callees_are_looked_into() -> None:
     assert set(found) == {"a", "b", "d"}
     assert left["c"].reason == "the function `keeps` may keep it"
     assert frozenset("ad") in together(found), "what the callee returns is the argument"
-
-
-def test_what_a_callee_returns_escapes_with_the_result() -> None:
-    p = Var("p", X.type)
-    a = alloc("a")
-    again = call("returns", a.var)
-    found, left = split(
-        a, again, result=again.var, callees=(function(name="returns", params=(p,), result=p),)
-    )
-    assert not found
-    assert left["a"].reason == "it is returned"
 
 
 def test_recursive_functions_are_left_alone_and_said_to_be() -> None:
@@ -360,32 +282,6 @@ def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> 
     assert found.arenas["small"] != found.arenas["large"]
 
 
-def test_an_arena_that_ends_early_is_not_reserved_before_its_sizes_are_known() -> None:
-    """Few are live at once near the end, where arenas are cut: what is before it waits for the cast."""
-    one = constant(1)
-    known, first = cast(K), alloc("s", one)
-    large, late, later = alloc("large", 5 * N), alloc("late", 64 * K), alloc("later", 5 * K)
-    body: list[Instruction] = [first, kernel(X, first.var), large, kernel(first.var, large.var), known]
-    for wide in (late, later):
-        body += [wide, kernel(first.var, wide.var)]
-    last = first.var
-    for wide in (large, late, later):
-        part, whole = alloc(f"part_of_{wide.var.name}", one), alloc(f"with_{wide.var.name}", one)
-        body += [part, kernel(wide.var, part.var), whole, kernel(last, part.var, whole.var)]
-        last = whole.var
-    found, _ = split(*body, result=last)
-    behind = {found.arenas[name] for name in ("late", "later")}
-    assert found.arenas["large"] not in behind and found.arenas["s"] not in behind
-
-
-def test_what_crosses_a_cast_shares_the_arena_where_all_of_it_crosses() -> None:
-    a, b = alloc("a", 2 * N), alloc("b", K)
-    known = cast(K)
-    found, left = split(a, kernel(X, a.var), known, b, kernel(a.var, known.var, b.var))
-    assert not left
-    assert {name: one.defined_by for name, one in found.items()} == {"a": None, "b": known.var}
-
-
 def test_a_size_that_comes_inside_a_branch_gets_an_arena_there() -> None:
     known, inside, outside = cast(K), alloc("inside", K), alloc("outside")
     choice = branch((known, inside, kernel(known.var, inside.var)), (), (X, X))
@@ -452,28 +348,3 @@ def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
     assert not found
     wanted = "its size depends on `s`, which `given` computes as a scalar: only a match_cast makes it a size"
     assert left[0].reason == wanted
-
-
-def test_a_size_that_can_come_out_negative_reserves_nothing_there() -> None:
-    a, b = alloc("a", N - 3), alloc("b", 2 * N)
-    found, _ = split(a, b, kernel(a.var, b.var))
-    assert found["a"].size.evaluate({"n": 0}) == 0
-    assert found["a"].size.evaluate({"n": 4}) == 64
-    assert str(found["b"].size) == "64*((8*n + 63) // 64)"
-
-
-def test_what_one_path_returns_lies_beside_the_arena_on_the_other() -> None:
-    large = N * constant(16)
-    s, a, b = alloc("s", N * constant(16)), alloc("a", large), alloc("b", large)
-    grown = (a, kernel(s.var, a.var), b, kernel(a.var, b.var))
-    choice = branch(grown, (), (X, s.var))
-    found, left = split(s, kernel(X, s.var), choice, result=choice.var)
-    assert found.arenas["a"] != found.arenas["b"], "with `s` three are live in one arena, two without"
-    assert left["s"].reason == "it is returned"
-
-
-def test_what_every_path_returns_is_beside_nothing() -> None:
-    s, a, b = alloc("s"), alloc("a"), alloc("b")
-    choice = branch((a, kernel(s.var, a.var), b, kernel(a.var, b.var)), (), (s.var, s.var))
-    found, _ = split(s, kernel(X, s.var), choice, result=choice.var)
-    assert found.keys() == {"a", "b"}

@@ -88,90 +88,84 @@ def _of_kind(plan: Plan, *kinds: str) -> list[Any]:
 # -- the index alone -----------------------------------------------------------------------------------------
 
 
-@_forgery
-def offset_in_the_index(plan: Plan, _files: dict[str, str]) -> bool:
-    for _, buffer in _buffers(plan):
-        buffer["offset"] = "64" if buffer["offset"] == "0" else "0"
-        return True
-    return False
+def _of_first(
+    found: Callable[[Plan], Iterable[Any]], change: Callable[..., object], *, anew: bool
+) -> Forgery:
+    """A forgery of the first thing of its kind that a plan has; `anew` makes claims and scripts agree."""
+
+    def forge(plan: Plan, files: dict[str, str]) -> bool:
+        for one in found(plan):
+            change(plan, *one)
+            return not anew or _rewritten(plan, files)
+        return False
+
+    return forge
 
 
-@_forgery
-def live_range_in_the_index(plan: Plan, _files: dict[str, str]) -> bool:
-    for _, buffer, _other in _met(plan):
-        buffer["live"][-1][1] += 1
-        return True
-    return False
+def _in_index(found: Callable[[Plan], Iterable[Any]], change: Callable[..., object]) -> Forgery:
+    return _of_first(found, change, anew=False)
 
 
-@_forgery
-def pair_left_out(plan: Plan, files: dict[str, str]) -> bool:
-    for row in _of_kind(plan, "apart"):
-        plan["claims"].remove(row)
-        del files[row["file"]]
-        return True
-    return False
+def _left_out(kind: str) -> Forgery:
+    """A forgery without the first claim of a kind, and its script."""
+
+    def forge(plan: Plan, files: dict[str, str]) -> bool:
+        for row in _of_kind(plan, kind):
+            plan["claims"].remove(row)
+            return bool(files.pop(row["file"]))
+        return False
+
+    return forge
 
 
-@_forgery
-def one_of_several_left_out(plan: Plan, _files: dict[str, str]) -> bool:
-    for row in plan["claims"]:
-        if len(row["buffers"]) > 1:
-            row["buffers"].pop()
-            return True
-    return False
+def _of_several(plan: Plan) -> Iterator[tuple[list[Any]]]:
+    return ((row["buffers"],) for row in plan["claims"] if len(row["buffers"]) > 1)
 
 
-@_forgery
-def bound_left_out(plan: Plan, files: dict[str, str]) -> bool:
-    for row in _of_kind(plan, "most"):
-        plan["claims"].remove(row)
-        del files[row["file"]]
-        return True
-    return False
+def _swapped_offset(_plan: Plan, _arena: Plan, buffer: Plan) -> None:
+    buffer["offset"] = "64" if buffer["offset"] == "0" else "0"
 
 
-@_forgery
-def memory_of_a_result(plan: Plan, _files: dict[str, str]) -> bool:
-    for arena, _ in _buffers(plan):
-        arena["result"] = True
-        return True
-    return False
+def _lives_longer(_plan: Plan, _arena: Plan, buffer: Plan, _other: Plan) -> None:
+    buffer["live"][-1][1] += 1
+
+
+FORGERIES |= {
+    "offset_in_the_index": _in_index(_buffers, _swapped_offset),
+    "live_range_in_the_index": _in_index(_met, _lives_longer),
+    "pair_left_out": _left_out("apart"),
+    "bound_left_out": _left_out("most"),
+    "one_of_several_left_out": _in_index(_of_several, lambda _, buffers: buffers.pop()),
+    "memory_of_a_result": _in_index(_buffers, lambda _, arena, __: arena.update(result=True)),
+}
 
 
 # -- the scripts alone ---------------------------------------------------------------------------------------
+
+
+def _scripts(pattern: str, replacement: str, *kinds: str) -> Forgery:
+    """A forgery of the scripts of all claims of some kinds."""
+
+    def forge(plan: Plan, files: dict[str, str]) -> bool:
+        rows = _of_kind(plan, *kinds)
+        for row in rows:
+            files[row["file"]] = re.sub(pattern, replacement, files[row["file"]])
+        return bool(rows)
+
+    return forge
+
+
+FORGERIES |= {
+    "claim_weakened": _scripts(r"\(not \(<= \(\+ %offset %size\)", "(not (<= (+ %offset 0)", "inside"),
+    "claim_that_is_true": _scripts(r"\(assert \(not .*", "(assert false)", "apart", "inside"),
+    "assumption_added": _scripts(r"\(check-sat\)", "(assert (= 0 1))\n(check-sat)", "holds"),
+}
 
 
 @_forgery
 def scripts_swapped(plan: Plan, files: dict[str, str]) -> bool:
     for one, other in zip(_of_kind(plan, "inside"), _of_kind(plan, "start"), strict=False):
         files[one["file"]], files[other["file"]] = files[other["file"]], files[one["file"]]
-        return True
-    return False
-
-
-@_forgery
-def claim_weakened(plan: Plan, files: dict[str, str]) -> bool:
-    for row in _of_kind(plan, "inside"):
-        files[row["file"]] = files[row["file"]].replace(
-            "(not (<= (+ %offset %size)", "(not (<= (+ %offset 0)"
-        )
-        return True
-    return False
-
-
-@_forgery
-def claim_that_is_true(plan: Plan, files: dict[str, str]) -> bool:
-    for row in _of_kind(plan, "apart", "inside"):
-        files[row["file"]] = re.sub(r"\(assert \(not .*", "(assert false)", files[row["file"]])
-        return True
-    return False
-
-
-@_forgery
-def assumption_added(plan: Plan, files: dict[str, str]) -> bool:
-    for row in _of_kind(plan, "holds"):
-        files[row["file"]] = files[row["file"]].replace("(check-sat)", "(assert (= 0 1))\n(check-sat)")
         return True
     return False
 
@@ -203,16 +197,8 @@ def guard_dropped(plan: Plan, files: dict[str, str]) -> bool:
     return _rewritten(plan, files)
 
 
-def _first(found: Callable[[Plan], Iterable[Any]], change: Callable[..., None]) -> Forgery:
-    """A forgery of the first thing of its kind that a plan has, with all claims and scripts made anew."""
-
-    def forge(plan: Plan, files: dict[str, str]) -> bool:
-        for one in found(plan):
-            change(plan, *one)
-            return _rewritten(plan, files)
-        return False
-
-    return forge
+def _first(found: Callable[[Plan], Iterable[Any]], change: Callable[..., object]) -> Forgery:
+    return _of_first(found, change, anew=True)
 
 
 def _symbols(plan: Plan) -> Iterator[tuple[str]]:
