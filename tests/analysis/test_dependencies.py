@@ -44,22 +44,6 @@ def memory(graph: DependencyGraph, var: Var) -> int:
     return next(r.number for r in graph.points_to.regions if r.var is var)
 
 
-def test_kernels_wait_for_what_they_read_and_overwrite() -> None:
-    body = Body(param("x", "n"))
-    s = body.storage("2*n")
-    a, b = body.tensor(s, "n", name="a"), body.tensor(s, "n", offset="n", name="b")
-    body.call("copy", body.params[0], a)
-    body.call("copy", body.params[0], b)
-    body.call("read", a)
-    body.call("update", a)
-    body.call("add", a, b, a)
-    graph = graph_of(body, a)
-    assert edges(graph) >= {(0, 2, "data"), (0, 3, "data"), (2, 3, "memory"), (1, 4, "data"), (3, 4, "data")}
-    assert not {pair[:2] for pair in edges(graph)} & {(0, 1), (1, 2), (1, 3)}
-    node = graph.nodes[4]
-    assert (node.operator, node.inputs, node.outputs) == ("add", ("a", "b"), ("a",))
-
-
 def test_what_is_written_anew_is_no_longer_read_from_before() -> None:
     body = Body()
     a = body.tensor(body.storage("n"), "n")
@@ -71,15 +55,6 @@ def test_what_is_written_anew_is_no_longer_read_from_before() -> None:
         (1, 2, "memory"),
         (2, 3, "data"),
     }
-
-
-def test_views_are_the_memory_that_they_are_parts_of() -> None:
-    body = Body()
-    a = body.tensor(body.storage("2*n"), "2*n")
-    body.call("fill", body.view(a, "n"))
-    body.call("fill", body.view(a, "n", offset="n"))
-    body.call("read", a)
-    assert edges(graph_of(body)) == {(0, 1, "memory"), (0, 2, "data"), (1, 2, "data")}
 
 
 def test_values_symbols_checks_and_effects_are_waited_for() -> None:
@@ -97,28 +72,6 @@ def test_values_symbols_checks_and_effects_are_waited_for() -> None:
     assert found >= {(0, 1, "data"), (2, 3, "effect"), (4, 5, "effect"), (1, 5, "data"), (0, 5, "data")}
     assert (0, 2, "memory") in found  # it may write
     assert not {pair[:2] for pair in found} & {(1, 2)}
-
-
-def test_an_if_is_one_dispatch() -> None:
-    body = Body(param("x", "n"))
-    s = body.storage("n")
-
-    def one() -> Operand:
-        a = body.tensor(s, "n")
-        body.call("copy", body.params[0], a)
-        return a
-
-    def other() -> Operand:
-        b = body.tensor(s, "n")
-        body.call("fill", b)
-        body.call("read", b)
-        return b
-
-    chosen = body.branch(one, other)
-    body.call("read", chosen)
-    graph = graph_of(body, chosen)
-    assert [node.operator for node in graph.nodes] == ["if", "read"]
-    assert edges(graph) == {(0, 1, "data")}
 
 
 def test_a_call_has_the_effects_of_what_it_calls() -> None:

@@ -116,20 +116,19 @@ def test_the_greatest_size_holds_everywhere_and_is_reached(size: str, n: int, lo
     assert found == max(-(-max(values) // ALIGNMENT) * ALIGNMENT, 0) or "%" in size or "9 - n" in size
 
 
-def test_a_size_without_an_upper_bound_has_no_greatest() -> None:
-    assert greatest(parse_expr("64*n*m"), Domain(upper={"n": 4}), Prover()) is None
-    assert greatest(parse_expr("128"), Domain(), Prover()) == 128
-
-
-def test_bounds_that_no_machine_has_the_memory_for_reserve_nothing() -> None:
-    size = parse_expr("64*n*m")
-    assert greatest(size, Domain(upper={"n": 2**31, "m": 2**10}), Prover()) == 2**47
-    assert greatest(size, Domain(upper={"n": 2**31, "m": 2**10 + 1}), Prover()) is None
-    assert greatest(size, Domain(upper={"n": 2**62, "m": 2**62}), Prover()) is None
-
-
-def test_a_size_whose_divisor_may_be_zero_at_a_corner_is_bounded_elsewhere() -> None:
-    assert greatest(parse_expr("64*(n // m)"), Domain(upper={"n": 4, "m": 2}), Prover()) == 256
+@pytest.mark.parametrize(
+    ("size", "upper", "expected"),
+    [
+        ("64*n*m", {"n": 4}, None),  # m has no bound
+        ("128", {}, 128),
+        ("64*n*m", {"n": 2**31, "m": 2**10}, 2**47),
+        ("64*n*m", {"n": 2**31, "m": 2**10 + 1}, None),  # no machine has so much
+        ("64*n*m", {"n": 2**62, "m": 2**62}, None),
+        ("64*(n // m)", {"n": 4, "m": 2}, 256),  # the divisor is zero at a corner
+    ],
+)
+def test_the_greatest_size(size: str, upper: dict[str, int], expected: int | None) -> None:
+    assert greatest(parse_expr(size), Domain(upper=upper), Prover()) == expected
 
 
 def test_bounds_narrow_a_domain() -> None:

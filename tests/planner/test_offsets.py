@@ -16,15 +16,13 @@ from symalloc.planner.offsets import (
     Dominance,
     assemble,
     offsets,
-    prune,
     storage,
 )
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
-from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, round_up, symbol
-from tests.scale import tries
+from symalloc.size.expr import Expr, constant, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
@@ -116,44 +114,6 @@ def test_it_holds_every_buffer_at_offset_0_and_validates(rows: list[tuple[Expr, 
     assert [(p.buffer, p.offset) for p in found.placements] == [(b, 0) for b in buffers]
 
 
-# -- dominance ----------------------------------------------------------------------------------------------
-
-
-COMPARED = st.sampled_from(
-    [constant(0), constant(4096), 64 * N, 64 * M, 128 * N * M, round_up(4 * N, 64), 64 * N - 64, mod(N, 48)]
-)
-
-
-def dominance(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
-    return Dominance(domain, ("n", "m"))
-
-
-@settings(max_examples=150)
-@given(COMPARED, COMPARED, COMPARED)
-def test_what_reaches_another_does_so_everywhere(a: Expr, b: Expr, c: Expr) -> None:
-    high, low = maximum(a, b), b + c
-    if dominance().reaches(high, low):
-        for point in ({"n": n, "m": m} for n in range(0, 130, 3) for m in (0, 1, 2, 63, 64, 500)):
-            assert high.evaluate(point) >= low.evaluate(point)
-
-
-def test_samples_alone_decide_nothing() -> None:
-    spike = 64 * N - floordiv(64 * (N + 1), 5000)  # at most 64*n, and equal to it at every sample
-    assert dominance().reaches(64 * N, spike)
-    assert dominance().may_reach(M, mod(N, 2) + M - 1)
-    assert not dominance().reaches(constant(4096), N), "at most 4096 at the samples only"
-
-
-def test_alignment_is_folded_where_terms_show_it() -> None:
-    assert dominance().align(64 * N + 128, 64) == 64 * N + 128
-    assert dominance().align(4 * N, 64) == round_up(4 * N, 64)
-
-
-def test_a_zero_divisor_at_a_sample_is_no_answer() -> None:
-    ratio = floordiv(N, M - 7)
-    assert not dominance().reaches(N, ratio), "at m = 7 it is not defined"
-
-
 # -- shared maxima ------------------------------------------------------------------------------------------
 
 
@@ -194,37 +154,3 @@ def test_shared_maxima_have_the_values_of_flat_ones(monkeypatch: pytest.MonkeyPa
 def test_a_shared_maximum_shows_that_it_is_aligned() -> None:
     longest = max(placed(staircase()), key=lambda one: sum(len(e.key) for e in one))
     assert all(coefficient % 64 == 0 for e in longest for coefficient in e.terms.values())
-
-
-# -- pruning ------------------------------------------------------------------------------------------------
-
-
-NAMES = tuple(f"n{i}" for i in range(12))
-BINDINGS = [dict.fromkeys(NAMES, 1) | {name: extent} for name in NAMES for extent in (0, 3, 700)]
-
-terms = st.builds(
-    lambda name, scale, rounded: round_up(scale * symbol(name), 64) if rounded else 64 * scale * symbol(name),
-    st.sampled_from(NAMES),
-    st.integers(1, 9),
-    st.booleans(),
-)
-sums = st.lists(terms, max_size=6).map(lambda parts: sum(parts, ZERO))
-
-
-def pruning(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
-    return Dominance(domain, NAMES)
-
-
-@settings(max_examples=tries(25, 400))
-@given(st.lists(sums, min_size=1, max_size=50))
-def test_the_maximum_stays(candidates: list[Expr]) -> None:
-    found = prune(candidates, pruning())
-    for binding in BINDINGS:
-        assert max(e.evaluate(binding) for e in found) == max(e.evaluate(binding) for e in candidates)
-
-
-def test_the_maximum_stays_where_symbols_may_be_negative() -> None:
-    candidates = [64 * symbol(a) * symbol(b) for a in NAMES for b in NAMES]
-    found = prune(candidates, pruning(Domain(default_lower=-5)))
-    for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
-        assert max(e.evaluate(binding) for e in found) == max(e.evaluate(binding) for e in candidates)

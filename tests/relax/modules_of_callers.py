@@ -30,29 +30,6 @@ class Branch:
 
 
 @I.ir_module
-class Nested:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), c: R.Tensor((), "bool"), d: R.Tensor((), "bool")) -> R.Tensor(
-        ("n", 8), "float32"
-    ):
-        n = T.int64()
-        a: R.Tensor((n, 8), "float32") = R.exp(x)
-        if c:
-            if d:
-                p: R.Tensor((n, 8), "float32") = R.sin(a)
-                q: R.Tensor((n, 8), "float32") = R.multiply(p, a)
-            else:
-                e: R.Tensor((n, 8), "float32") = R.cos(a)
-                f: R.Tensor((n, 8), "float32") = R.nn.softmax(e)
-                q: R.Tensor((n, 8), "float32") = R.add(f, a)
-            r: R.Tensor((n, 8), "float32") = R.nn.relu(q)
-        else:
-            r: R.Tensor((n, 8), "float32") = R.negative(a)
-        s: R.Tensor((n, 8), "float32") = R.nn.softmax(r)
-        return s
-
-
-@I.ir_module
 class Calls:
     @R.function
     def layer(x: R.Tensor(("k", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(

@@ -32,8 +32,19 @@ def names(files: tuple[Path, ...]) -> list[str]:
     return [file.name for file in files]
 
 
-def test_a_directory_gives_what_may_hold_modules(tree: Path) -> None:
-    assert names(find([str(tree / "models")]).files) == ["a.json", "b.py", "c.json.gz"]
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("models", "a.json b.py c.json.gz m.onnx m.pt2"),
+        ("models/*.py", "b.py plain.py"),
+        ("**/*.gz", "c.json.gz"),
+        ("models/b.py models models/*.json", "b.py a.json c.json.gz m.onnx m.pt2 config.json"),  # each once
+    ],
+)
+def test_what_directories_and_patterns_give(tree: Path, arguments: str, found: str) -> None:
+    for name in ("m.onnx", "m.pt2", "m.pt"):
+        (tree / "models/inner" / name).write_bytes(b"\x08")
+    assert names(find([str(tree / one) for one in arguments.split()]).files) == found.split()
 
 
 def test_a_named_file_that_holds_no_model_is_passed_over_unless_strict(tree: Path) -> None:
@@ -62,12 +73,6 @@ def test_a_named_file_that_may_be_a_model_or_is_damaged_is_taken(
     assert names(find([str(tmp_path / name)]).files) == [name]
 
 
-def test_a_directory_gives_models_of_onnx_and_torch(tree: Path) -> None:
-    for name in ("m.onnx", "m.pt2", "m.pt"):
-        (tree / "models/inner" / name).write_bytes(b"\x08")
-    assert names(find([str(tree / "models/inner")]).files) == ["c.json.gz", "m.onnx", "m.pt2"]
-
-
 def test_a_function_is_taken_with_trust_only(tree: Path) -> None:
     named = str(tree / "models/b.py") + ":make"
     with pytest.raises(InputError, match=r"b.py:make runs the code of .*b.py; add --trust"):
@@ -83,11 +88,6 @@ def test_a_path_with_a_colon_is_a_path(tree: Path) -> None:
     assert find([str(odd)]).files == (odd,)
 
 
-def test_a_pattern(tree: Path) -> None:
-    assert names(find([str(tree / "models/*.py")]).files) == ["b.py", "plain.py"]
-    assert names(find([str(tree / "**/*.gz")]).files) == ["c.json.gz"]
-
-
 def test_what_is_passed_over_is_counted(tree: Path) -> None:
     models = str(tree / "models")
     assert find([models]).skipped == 2  # config.json and plain.py
@@ -96,13 +96,3 @@ def test_what_is_passed_over_is_counted(tree: Path) -> None:
     assert find([models]).skipped == 2
     with pytest.raises(InputError, match=r"none of the files that match .*\*.txt is TVMScript"):
         find([models + "/*.txt"])
-
-
-def test_each_file_comes_once(tree: Path) -> None:
-    models = tree / "models"
-    assert names(find([str(models / "b.py"), str(models), str(models / "*.json")]).files) == [
-        "b.py",
-        "a.json",
-        "c.json.gz",
-        "config.json",
-    ]

@@ -24,7 +24,7 @@ from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run import machine
 from symalloc.relax.run.runner import Runner
 from tests.pool.processes import until_asleep
-from tests.relax.built import CALLERS, EFFECTS, graph
+from tests.relax.built import CALLERS, EFFECTS, MODULES, graph
 from tests.scale import pairs
 
 CASES = {"Branch": {"n": 9, "m": 4}, "Calls": {"n": 5}, "Late": {"n": 6, "m": 3}, "Constants": {"n": 4}}
@@ -70,7 +70,7 @@ def test_a_plan_of_tvm_is_right_with_fences_and_refused_where_its_storage_leaves
         symalloc.run(leaving, CASES["Branch"], function="main", workers=2, plan="none")
 
 
-@pytest.mark.parametrize("module", [CALLERS.Branch, CALLERS.Nested], ids=["branch", "nested"])
+@pytest.mark.parametrize("module", [CALLERS.Branch, MODULES.Nested], ids=["branch", "nested"])
 def test_a_plan_of_tvm_that_reads_memory_of_another_branch_is_refused(module: Any) -> None:
     at = {"n": 3} | ({"m": 4} if module is CALLERS.Branch else {})
     for how in ({"plan": "tvm"}, {"plan": "tvm", "workers": 2}):
