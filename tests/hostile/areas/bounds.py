@@ -60,16 +60,8 @@ def _overrun(count: int, *more: Any) -> Callable[[Machine, Machine], bool]:
 
 
 _PLACED = f"s = {storage('16')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
-_SHIFTED = f"s = {storage('64')}\na = {tensor('s', 'n - 4')}\nModule.ones(a)\nreturn x"
-_BETWEEN = f"s = {storage('64')}\na = {tensor('s', 'n * 2 - 8')}\nModule.ones(a)\nreturn x"
-_TOGETHER = f"s = {storage('64')}\na = {tensor('s', 'n + m')}\nModule.ones(a)\nreturn x"
 _DIVIDED = f"s = {storage('4096')}\na = {tensor('s', '256 // (n - 4)')}\nModule.ones(a)\nreturn x"
 _EIGHT = f"s = {storage('32')}\na = {tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
-_NEIGHBOURS = (
-    f"s = {storage('n * 4 + 128')}\nb = {tensor('s', '16', '64')}\na = {tensor('s', 'n')}\n"
-    "Module.ones(b)\nModule.copy(x, a)\n"
-    'y = R.call_tir(Module.copy, (b,), out_ty=R.Tensor((16,), "float32"))\nreturn a'
-)
 _BRANCH = (
     f"if R.prim_value(n > 8):\n    s = {storage('16')}\n    a = {tensor('s', '8')}\n    Module.ones(a)\n"
     "    y = x\nelse:\n    y = x\nreturn y"
@@ -89,49 +81,8 @@ _HELPER = f"""    @R.function(pure=False, private=True)
 
 """
 _CALLS = "y = Module.helper(x)\nreturn y"
-_BOTH = f"x: {_N}, y: {_M}"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _dependent(
-        "upper-bound",
-        "16 bytes for n floats, n declared to be at most 4",
-        _function(_PLACED, upper={"n": 4}),
-        _function(_assert("n <= 4"), _PLACED, upper={"n": 4}),
-        _overrun(2000),
-    ),
-    _dependent(
-        "lower-bound",
-        "n - 4 elements, n declared to be at least 4",
-        _function(_SHIFTED, upper={"n": 16}, lower={"n": 4}),
-        _function(_assert("n >= 4"), _assert("n <= 16", 1), _SHIFTED, upper={"n": 16}, lower={"n": 4}),
-        lambda bad, twin: not runs(bad, floats(2)) and fails(twin, "out of bounds", floats(2)),
-    ),
-    _dependent(
-        "lower-bound-alone",
-        "n - 4 elements, n declared to be at least 4 and by nothing else",
-        _function(_SHIFTED.replace("64", "n * 4"), lower={"n": 4}),
-        _function(_assert("n >= 4"), _SHIFTED.replace("64", "n * 4"), lower={"n": 4}),
-    ),
-    _dependent(
-        "both-bounds-of-one-symbol",
-        "2*n - 8 elements in 64 bytes, n declared to lie between 4 and 12",
-        _function(_BETWEEN, upper={"n": 12}, lower={"n": 4}),
-        _function(_assert("n >= 4"), _assert("n <= 12", 1), _BETWEEN, upper={"n": 12}, lower={"n": 4}),
-    ),
-    _dependent(
-        "bounds-of-two-symbols",
-        "n + m elements in 64 bytes, each declared to be at most 8",
-        _function(_TOGETHER, params=_BOTH, upper={"n": 8, "m": 8}),
-        _function(_assert("n + m <= 16"), _TOGETHER, params=_BOTH, upper={"n": 8, "m": 8}),
-        _overrun(2000, floats(4)),
-    ),
-    _dependent(
-        "a-bound-and-an-assertion",
-        "n + m elements in 64 bytes, m checked and n declared to be at most 8",
-        _function(_assert("m <= 8"), _TOGETHER, params=_BOTH, upper={"n": 8}),
-        _function(_assert("m <= 8"), _assert("n <= 8", 1), _TOGETHER, params=_BOTH, upper={"n": 8}),
-        _overrun(2000, floats(4)),
-    ),
     _dependent(
         "divisor",
         "256 // (n - 4) elements, n declared to be at least 5",
@@ -143,12 +94,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "a kernel reads 8 elements, n declared to be at least 8",
         _function(_EIGHT, upper={"n": 64}, lower={"n": 8}),
         _function(_assert("n >= 8"), _EIGHT, upper={"n": 64}, lower={"n": 8}),
-    ),
-    _dependent(
-        "neighbours",
-        "two tensors side by side, the first declared to end where the second starts",
-        _function(_NEIGHBOURS, upper={"n": 16}),
-        _function(_assert("n <= 16"), _NEIGHBOURS, upper={"n": 16}),
     ),
     HostileProgram(
         name="branch-out-of-bounds",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hostile.four_floats import IF, MAIN, ONES, PURE, body, inplace, module, packed, private
+from tests.hostile.four_floats import MAIN, ONES, PURE, body, inplace, module, packed, private
 from tests.hostile.machine import Machine, floats
 from tests.hostile.program import HostileProgram
 
@@ -30,30 +30,8 @@ def _constant(name: str, what: str, bad: str, twin: str, **more: Any) -> Hostile
     )
 
 
-_OUTPUT = body(MAIN, f"weights = {ONES}", "y = R.add(x, weights)", "Module.fill(weights)", "return y")
-_FIELD = body(
-    MAIN,
-    "n = R.negative(x)",
-    f"pair = ({ONES}, n)",
-    "first = pair[0]",
-    'again = R.match_cast(first, R.Tensor((4,), "float32"))',
-    "y = R.add(x, again)",
-    "Module.add_one(again)",
-    "return y",
-)
-_BRANCH = body(
-    IF,
-    "if yes:",
-    f'    state: R.Tensor((4,), "float32") = {ONES}',
-    "else:",
-    '    state: R.Tensor((4,), "float32") = R.add(x, x)',
-    "y = R.add(x, state)",
-    "Module.add_one(state)",
-    "return y",
-)
 _STATE = private(MAIN, "state")
 _UPDATED = body(MAIN, "s = Module.state(x)", "y = R.add(x, s)", "Module.add_one(s)", "return y")
-_WRITER = body(private(MAIN, "increment"), "Module.add_one(x)", "return x")
 _VIEW = body(
     MAIN,
     f"weights = {ONES}",
@@ -76,47 +54,14 @@ _LIBRARY = """
     def hand_on(left: T.Buffer((4,), "float32"), right: T.Buffer((4,), "float32")):
         T.evaluate(T.call_extern("int32", "add_four_floats", left.data, right.data))
 """
-_SWAPPED = body(MAIN, f"weights = {ONES}", "y = R.add(x, weights)", "Module.add_to(weights, x)", "return y")
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _constant(
-        "as-output",
-        "a kernel fills a constant after its last use: the next call finds other weights",
-        module(_OUTPUT),
-        module(_OUTPUT.replace(ONES, f"R.negative({ONES})")),
-        on_line="Module.fill(weights)",
-    ),
-    _constant(
-        "in-tuple",
-        "a constant is taken out of a tuple, cast and incremented",
-        module(_FIELD),
-        module(_FIELD.replace("pair[0]", "pair[1]")),
-        on_line="Module.add_one(again)",
-    ),
-    _constant(
-        "in-branch",
-        "one branch of an If yields a constant, which is updated behind it",
-        module(_BRANCH),
-        module(_BRANCH.replace(f"= {ONES}", "= R.multiply(x, x)")),
-        on_line="Module.add_one(state)",
-        shows=lambda bad, twin: _changes_from_call_to_call(bad, twin, floats(4), np.array(True)),
-    ),
     _constant(
         "from-callee",
         "a function returns a constant, its caller updates the result",
         module(body(_STATE, f"kept = {ONES}", "return kept"), _UPDATED),
         module(body(_STATE, f"kept = R.negative({ONES})", "return kept"), _UPDATED),
         on_line="Module.add_one(s)",
-    ),
-    _constant(
-        "to-callee",
-        "a constant is handed to a function that updates its parameter",
-        module(_WRITER, body(MAIN, f"s = Module.increment({ONES})", "y = R.add(x, s)", "return y")),
-        module(
-            _WRITER,
-            body(MAIN, f"n = R.negative({ONES})", "s = Module.increment(n)", "y = R.add(x, s)", "return y"),
-        ),
-        on_line="Module.add_one(x)",
     ),
     _constant(
         "in-place",
@@ -150,17 +95,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
             )
         ),
         on_line="vm.builtin.apply_softmax",
-    ),
-    _constant(
-        "as-other-argument",
-        "a kernel that updates its first argument is given the constant first",
-        module(_SWAPPED),
-        module(
-            _SWAPPED.replace("y = R.add(x, weights)", "y = R.add(x, x)").replace(
-                "add_to(weights, x)", "add_to(y, weights)"
-            )
-        ),
-        on_line="Module.add_to",
     ),
     _constant(
         "pointer",

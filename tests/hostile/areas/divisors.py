@@ -63,19 +63,4 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "T.if_then_else(n > 4, m, m % (n - 4) + 1)",
         "T.if_then_else(n > 4, m % (n - 4) + 1, m)",
     ),
-    _program(
-        "test",
-        "what decides between two extents divides by 0",
-        "T.if_then_else(m // (n - 4) > 2, m, n)",
-    ),
-    _program(
-        "guard-in-the-test",
-        "both sides of a conjunction are computed",
-        "T.if_then_else(T.And(n > 4, m // (n - 4) > 2), m, n)",
-    ),
-    _program(
-        "extremum",
-        "an operand of a maximum divides by 0",
-        "T.max(m // (n - 4), 1)",
-    ),
 )

@@ -87,11 +87,6 @@ for i in range({}):
 for i in range(16):
     b[i] = c[i]
 """
-_ROWS = """
-c = T.decl_buffer((4, 4), "float32", data=b.data, strides=[{}, 1])
-for i, j in T.grid(4, 4):
-    c[i, j] = a[i * 4 + j]
-"""
 _DOUBLES = """
 c = T.decl_buffer((n // {},), "float64", data=b.data)
 for i in range(n // {}):
@@ -100,12 +95,6 @@ for i in range(n // {}):
 _COPY = "for i in range(n):\n    b[i] = a[i]\n"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    kernel_program(
-        "scan-to-the-front",
-        "each pass reads what only the next one writes",
-        "for i in range(15):\n    b[i] = b[i + 1] + a[i]\nb[15] = a[15]",
-        "b[15] = a[15]\nfor i in range(15):\n    b[14 - i] = b[15 - i] + a[i]",
-    ),
     kernel_program(
         "scan-two-behind",
         "the second element of a scan over every other one is never set",
@@ -127,12 +116,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=None,  # the start overwrites what was made of old bytes
     ),
     kernel_program(
-        "lanes-read-first",
-        "all lanes of a vector are read before one is stored",
-        "b[0] = a[0]\nfor v in T.vectorized(15):\n    b[v + 1] = b[v] + a[v]",
-        "b[0] = a[0]\nfor v in range(15):\n    b[v + 1] = b[v] + a[v]",
-    ),
-    kernel_program(
         "half-a-vector",
         "a vector is loaded of which only the first half was stored",
         "b[T.Ramp(0, 1, 4)] = a[T.Ramp(0, 1, 4)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]\n"
@@ -148,14 +131,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _SCRATCH.format(16, 16),
         _SCRATCH.format(32, 32),
         shows=None,  # it is no storage
-    ),
-    kernel_program(
-        "rows-too-far-apart",
-        "a view reaches beyond the buffer by its strides",
-        _ROWS.format(5),
-        _ROWS.format(4),
-        rule="SYM306",
-        also=frozenset({"SYM208"}),
     ),
     kernel_program(
         "twice-the-bytes",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tests.hostile.four_floats import IF, MAIN, PURE, TWO, body, inplace, module, private
+from tests.hostile.four_floats import MAIN, PURE, TWO, body, inplace, module, private
 from tests.hostile.machine import Machine, floats, gives
 from tests.hostile.program import HostileProgram
 
@@ -45,29 +45,6 @@ def _pair(head: str, *lines: str, bad: str, twin: str) -> tuple[str, str]:
 
 
 _MORE = f"more = {inplace('add_one', 'n')}"
-_LATER = _pair(PURE, "n = R.negative(x)", _MORE, "y = R.subtract(more, @)", "return y", bad="n", twin="x")
-_RETURNED = _pair(TWO, "n = R.negative(x)", _MORE, "return (@, more)", bad="n", twin="x")
-_TUPLE = _pair(
-    PURE,
-    "n = R.negative(x)",
-    "pair = (x, n)",
-    _MORE,
-    "old = pair[@]",
-    "y = R.subtract(more, old)",
-    "return y",
-    bad="1",
-    twin="0",
-)
-_INCREMENT = body(private(PURE, "increment"), f"more = {inplace('add_one', 'x')}", "return more")
-_CALLED = _pair(
-    PURE,
-    "n = R.negative(x)",
-    "more = Module.increment(n)",
-    "y = R.subtract(more, @)",
-    "return y",
-    bad="n",
-    twin="x",
-)
 _BOTH = body(
     private(PURE, "both").replace("both(", 'both(other: R.Tensor((4,), "float32"), '),
     f"more = {inplace('add_one', 'x')}",
@@ -75,18 +52,6 @@ _BOTH = body(
     "return sum",
 )
 _HANDED = _pair(PURE, "n = R.negative(x)", "y = Module.both(@, n)", "return y", bad="n", twin="x")
-_ONE_PATH = _pair(
-    IF,
-    "n = R.negative(x)",
-    "if yes:",
-    f"    more = {inplace('add_one', 'n')}",
-    "else:",
-    "    more = R.add(n, n)",
-    "y = R.subtract(more, @)",
-    "return y",
-    bad="n",
-    twin="x",
-)
 _CHAIN = _pair(
     PURE,
     "n = R.negative(x)",
@@ -114,52 +79,11 @@ _APART = body(TWO, "n = R.negative(x)", f"both = {inplace('add_to', 'n, x', '0, 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _stale(
-        "read-later",
-        "the operand of an in-place call is read behind it",
-        *map(module, _LATER),
-        meant=np.ones(4),
-        given=1 - 2 * _X,
-        on_line="R.subtract(more, n)",
-    ),
-    _stale(
-        "returned",
-        "operand and result are returned as if they were two tensors",
-        *map(module, _RETURNED),
-        meant=[-_X, 1 - _X],
-        given=[_X, 1 - _X],
-        on_line="return (n, more)",
-    ),
-    _stale(
-        "through-tuple",
-        "a tuple made before the in-place call is taken apart behind it",
-        *map(module, _TUPLE),
-        meant=np.ones(4),
-        given=1 - 2 * _X,
-        on_line="R.subtract(more, old)",
-    ),
-    _stale(
-        "through-callee",
-        "a function overwrites its parameter in place, and its caller goes on with what it handed over",
-        *(module(_INCREMENT, main) for main in _CALLED),
-        meant=np.ones(4),
-        given=1 - 2 * _X,
-        on_line="R.subtract(more, n)",
-    ),
-    _stale(
         "twice-to-callee",
         "a function overwrites one parameter in place and reads the other, and is given one tensor as both",
         *(module(_BOTH, main) for main in _HANDED),
         meant=1 - 2 * _X,
         given=np.ones(4),
-    ),
-    _stale(
-        "on-one-path",
-        "a branch overwrites in place what is read behind the If",
-        *map(module, _ONE_PATH),
-        meant=np.ones(4),
-        given=1 - 2 * _X,
-        others=(np.array(True),),
-        on_line="R.subtract(more, n)",
     ),
     _stale(
         "result-in-place",

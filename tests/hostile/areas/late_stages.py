@@ -104,7 +104,6 @@ _CAST = """        n = T.int64()
         z = R.match_cast(y, R.Tensor((n,), "float32"))
         _4 = cls.double(z, a)"""
 _CHOSEN = "        if flag:\n            u = cls.sizes(heap)\n        else:\n            u = {}\n"
-_ENTRIES = ("heap, 1, 1, 4, ty", "heap, 1, 1, 0, ty")
 
 
 def _wrong(bad: Machine, twin: Machine) -> bool:
@@ -138,25 +137,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         twin=_TEXT,
         rule="SYM101",
         on_line="b = R.vm.alloc_tensor",
-    ),
-    HostileProgram(
-        name="bytes-for-entries",
-        what="a storage of the R.vm dialect counts entries of its dtype, and has one byte for each",
-        module=_with(_ENTRIES),
-        twin=_with(
-            _ENTRIES,
-            ('(bytes, R.prim_value(0), R.dtype("uint8")', '(bytes, R.prim_value(0), R.dtype("float32")'),
-        ),
-        rule="SYM101",
-        on_line="c = R.vm.alloc_tensor",
-    ),
-    HostileProgram(
-        name="parameter-not-matched",
-        what="nothing puts the extent of the parameter into the heap",
-        module=_with((_MATCH_X, "")),
-        twin=_TEXT,
-        rule="SYM208",
-        on_line="make_shape",
     ),
     HostileProgram(
         name="slots-not-computed",
@@ -196,17 +176,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="two-extents-in-one-slot",
-        what="the extent of the second parameter overwrites that of the first",
-        module=_with(("y, heap, 1, 1, 1", "y, heap, 1, 1, 0")),
-        twin=_TEXT,
-        rule="SYM303",
-        severity="warning",
-        counterexample={"m": 1, "n": 2},
-        on_line="cls.double",
-        shows=_stops("Mismatched out.shape[0]"),
-    ),
-    HostileProgram(
         name="slot-overwritten",
         what="the function that computes slots overwrites the one that it starts from",
         module=_with((_END, f"{_END}        H[T.int64(0)] = H[T.int64(0)] - T.int64(1)\n")),
@@ -229,15 +198,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="cls.triple",
         counterexample={"n": 1},
         shows=_wrong,
-    ),
-    HostileProgram(
-        name="number-for-slot",
-        what="the offset is the number of the slot, not what it holds",
-        module=_with(("heap, 1, 2, ty", "heap, 0, 2, ty")),
-        twin=_TEXT,
-        rule="SYM203",
-        on_line="cls.triple",
-        also=frozenset({"SYM101", "SYM104", "SYM303"}),
     ),
     HostileProgram(
         name="computed-offset-too-low",
@@ -276,25 +236,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="match-never-holds",
-        what="an extent is compared with two different numbers",
-        module=_with(
-            (
-                _MATCH_Y,
-                "".join(_packed(f"_2{i}", "match_shape", f'y, heap, 1, 0, {i}, R.str("")') for i in (4, 5)),
-            )
-        ),
-        twin=_with(
-            (
-                _MATCH_Y,
-                "".join(_packed(f"_2{i}", "match_shape", 'y, heap, 1, 0, 6, R.str("")') for i in (4, 5)),
-            )
-        ),
-        rule="SYM301",
-        on_line="heap, 1, 0, 5",
-        shows=_stops("mismatch to specified constant"),
-    ),
-    HostileProgram(
         name="match-that-compares-nothing",
         what="the call that would compare two extents stores one of them",
         module=_with(_OF_M),
@@ -313,14 +254,5 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
         on_line="cls.double",
         shows=_stops("Mismatched out.shape[0]"),
-    ),
-    HostileProgram(
-        name="killed-object",
-        what="a register is emptied before the call that reads it",
-        module=_with(("        _6 = cls.add", "        _k = R.vm.kill_object(a)\n        _6 = cls.add")),
-        twin=_with(("        return c", "        _k = R.vm.kill_object(a)\n        return c")),
-        rule="SYM201",
-        on_line="cls.add",
-        shows=_stops("Mismatched type on argument #0", width=6),
     ),
 )

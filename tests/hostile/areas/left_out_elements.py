@@ -61,16 +61,7 @@ def _left_out(name: str, what: str, bad: str, twin: str, **more: object) -> Host
 
 
 _COPY = "for i, j in T.grid(n, m):\n    b[i, j] = a[i, j]\n"
-_ODD = "for i, j in T.grid(n // 2, m):\n    b[2 * i + 1, j] = a[2 * i + 1, j]\n"
-_EVEN = "for i, j in T.grid((n + 1) // 2, m):\n    b[2 * i, j] = a[2 * i, j]\n"
-_TRIANGLE = "for i, j in T.grid(n, m):\n    if i <= j:\n        b[i, j] = a[i, j]\n"
-_KEPT = "for i in range(n):\n    row: T.int64 = {}\n    for j in range(m):\n        b[row, j] = a[i, j]\n"
 _FUSED = "for t in range({}):\n    b[t // m, t % m] = a[t // m, t % m]\n"
-_TILED = """
-for o, t, j in T.grid({}, T.int64(4), m):
-    if o * 4 + t < n:
-        b[o * 4 + t, j] = a[o * 4 + t, j]
-"""
 _LEFT = """
 for i in range(n):
     if i == {}:
@@ -139,46 +130,11 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: depends_on_storages(bad, *_PARTS) and not depends_on_storages(twin, *_PARTS),
     ),
     _left_out(
-        "every-other-row",
-        "the odd rows are left as they were",
-        _EVEN,
-        _EVEN + _ODD,
-        counterexample={"m": 1, "n": 2},
-    ),
-    _left_out(
-        "triangle-without-else",
-        "what lies below the diagonal is left as it was",
-        _TRIANGLE,
-        _TRIANGLE + "    else:\n        b[i, j] = T.float32(0)\n",
-        counterexample={"m": 1, "n": 2},
-    ),
-    _left_out(
-        "number-of-a-row-is-kept",
-        "each row is stored at a place that is computed beforehand, two at the same",
-        _KEPT.format("i // 2"),
-        _KEPT.format("n - 1 - i"),
-        counterexample={"m": 1, "n": 2},
-    ),
-    _left_out(
-        "growing-rows",
-        "the inner loop ends at the diagonal",
-        "for i in range(n):\n    for j in range(T.min(i + 1, m)):\n        b[i, j] = a[i, j]\n",
-        "for i in range(n):\n    for j in range(T.max(T.min(i + 1, m), m)):\n        b[i, j] = a[i, j]\n",
-        counterexample={"m": 2, "n": 1},
-    ),
-    _left_out(
         "fused-loop-too-short",
         "a loop over rows and columns at once leaves out the last element",
         _FUSED.format("n * m - 1"),
         _FUSED.format("n * m"),
         verdict="always-invalid",
-    ),
-    _left_out(
-        "tiles-without-the-rest",
-        "rows that fill no tile of four are left as they were",
-        _TILED.format("n // 4"),
-        _TILED.format("(n + 3) // 4"),
-        counterexample={"m": 1, "n": 1},
     ),
     _left_out(
         "left-at-a-row",

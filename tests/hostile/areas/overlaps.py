@@ -27,14 +27,6 @@ _KERNELS = """
             c[i] = T.if_then_else(i >= n, b[i - n], a[i])
 
     @T.prim_func
-    def reverse(source: T.handle, out: T.handle):
-        n = T.int64()
-        a = T.match_buffer(source, (n,), "float32")
-        b = T.match_buffer(out, (n,), "float32")
-        for i in range(n):
-            b[i] = a[n - 1 - i]
-
-    @T.prim_func
     def double(source: T.handle, out: T.handle):
         n = T.int64()
         a = T.match_buffer(source, (n,), "float32", offset_factor=1)
@@ -142,19 +134,7 @@ def _overlap(
 
 
 _M, _V, _L = floats(4, 4), floats(20), floats(40)
-_W = np.eye(4, dtype=np.float32)[::-1].copy()
 _TRANSPOSED = _module(f"x: {_FOUR}", _FOUR, "y = R.add(x, x)", "<>", "return y")
-_REVERSED = _module(
-    f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.reverse(y, <>)", "return <>"
-)
-_PRODUCT = _module(
-    f"x: {_FOUR}, w: {_FOUR}",
-    _FOUR,
-    "y = R.add(x, x)",
-    "z = R.add(x, x)",
-    "Module.multiply(y, w, <>)",
-    "return <>",
-)
 _SHIFTED = _module(
     f"x: {_N}",
     _N,
@@ -201,44 +181,6 @@ _LIBRARY = """
     def hand_on(left: T.handle, right: T.handle, out: T.handle):
         T.evaluate(T.call_extern("int32", "multiply_floats", left, right, out))
 """
-_CALLEE = """
-    @R.function(private=True, pure=False)
-    def turn(
-        source: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")
-    ) -> R.Tensor(("n",), "float32"):
-        Module.reverse(source, out)
-        return out
-"""
-_CALLED = _module(
-    f"x: {_N}",
-    _N,
-    "y = R.add(x, x)",
-    "z = R.add(x, x)",
-    "r = Module.turn(y, <>)",
-    "return r",
-    private=_CALLEE,
-)
-_BRANCH = _module(
-    f'x: {_N}, yes: R.Tensor((), "bool")',
-    _N,
-    "y = R.add(x, x)",
-    "if yes:",
-    '    out: R.Tensor((n,), "float32") = <>',
-    "else:",
-    '    out: R.Tensor((n,), "float32") = R.add(x, x)',
-    "Module.reverse(y, out)",
-    "return out",
-)
-_VIEWED = _module(
-    f"x: {_FOUR}",
-    _FOUR,
-    "y = R.add(x, x)",
-    "z = R.add(x, x)",
-    'flat = R.memory.view(<>, R.shape([16]), R.dtype("float32"), R.prim_value(0))',
-    'again = R.memory.view(flat, R.shape([4, 4]), R.dtype("float32"), R.prim_value(0))',
-    "Module.transpose(y, again)",
-    "return again",
-)
 
 
 def _pair(text: str, bad: str, twin: str) -> tuple[str, str]:
@@ -297,23 +239,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _overlap(
-        "reversed",
-        "a copy back to front over its own input",
-        *_pair(_REVERSED, "y", "z"),
-        (2 * _V[::-1], 2 * _V[::-1]),
-        _V,
-        on_line="Module.reverse",
-    ),
-    _overlap(
-        "product",
-        "a matrix product over one of its factors, which clears it first",
-        *_pair(_PRODUCT, "y", "z"),
-        (2 * _M @ _W, 2 * _M @ _W),
-        _M,
-        _W,
-        on_line="Module.multiply",
-    ),
-    _overlap(
         "shifted",
         "an elementwise kernel whose result lies 64 bytes behind its input",
         *_pair(_SHIFTED, "64", "n // 16 * 64 + 64"),
@@ -347,30 +272,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ([_V + 1, _V - 1], [_V + 1, _V - 1]),
         _V,
         on_line="Module.split",
-    ),
-    _overlap(
-        "through-callee",
-        "a function hands both its parameters to a kernel, and is given one tensor as both",
-        *_pair(_CALLED, "y", "z"),
-        (2 * _V[::-1], 2 * _V[::-1]),
-        _V,
-    ),
-    _overlap(
-        "on-one-path",
-        "the result is the input on one side of an If",
-        *_pair(_BRANCH, "y", "R.multiply(x, x)"),
-        (2 * _V[::-1], 2 * _V[::-1]),
-        _V,
-        np.array(True),
-        on_line="Module.reverse",
-    ),
-    _overlap(
-        "through-views",
-        "the result is a view of a view of the input",
-        *_pair(_VIEWED, "y", "z"),
-        (2 * _M.T, 2 * _M.T),
-        _M,
-        on_line="Module.transpose",
     ),
     _overlap(
         "elementwise",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.hostile.any_length import COPY, MODULE, ONES, PLUS, plus, storage, tensor
-from tests.hostile.machine import Machine, depends_on_storages, floats, gives, runs
+from tests.hostile.machine import Machine, floats, gives
 from tests.hostile.program import HostileProgram
 
 _KERNELS = f"""{MODULE}{ONES}{COPY}{PLUS}
@@ -98,49 +98,12 @@ def _overlap(
     )
 
 
-_CAST = 'w = R.match_cast(t, R.Tensor((8,), "float32"))'
 _TWO_FLAGS = f"c: {_FLAG}, d: {_FLAG}"
 _SIZES = f"t: {_N}"
 _LOCAL = "n = T.int64()"
 _LE = "R.prim_value(n <= {})".format
 _GT = "R.prim_value(n > {})".format
 
-_ANEW = _function(
-    _TWO_FLAGS,
-    _SHARED,
-    f"Module.ones(b)\nu = {plus('b', 'x')}",
-    _if("c", f"Module.copy(x, a)\nv = {plus('x', 'x')}", f"v = {plus('x', 'x')}"),
-    _if("SECOND", f"w = {plus('x', 'x')}", f"Module.copy(x, a)\nw = {plus('x', 'x')}"),
-    f"z = {plus('a', 'a')}",
-    "return z",
-)
-_UNWRITTEN = _function(
-    _TWO_FLAGS,
-    f"storage = {storage('64')}",
-    f"a = {tensor('storage')}",
-    _if("c", f"Module.copy(x, a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
-    _if("SECOND", _READ, _INSTEAD),
-    "return z",
-)
-_KILLED = _function(
-    _TWO_FLAGS,
-    f"storage = {storage('64')}",
-    f"a = {tensor('storage')}",
-    "Module.copy(x, a)",
-    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
-    _if("SECOND", _INSTEAD, _READ),
-    "return z",
-)
-_KILLED_TWICE = _function(
-    _TWO_FLAGS,
-    f"storage = {storage('64')}",
-    f"a = {tensor('storage')}",
-    "Module.copy(x, a)",
-    f"y = {plus('a', 'a')}",
-    _if("c", f"_ = R.memory.kill_tensor(a)\nu = {plus('x', 'x')}", f"u = {plus('x', 'x')}"),
-    _if("SECOND", f"v = {plus('x', 'x')}", f"_1 = R.memory.kill_tensor(a)\nv = {plus('x', 'x')}"),
-    "return y",
-)
 _GUARDED_SIDE = _function(
     f"t: {_N}, {_TWO_FLAGS}",
     _LOCAL,
@@ -198,13 +161,6 @@ _CALLED = _function(
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _overlap(
-        "two-ifs-on-two-conditions",
-        "one If overwrites what another reads; the twin asks the same condition twice",
-        _reuse(_TWO_FLAGS, "c", "d"),
-        _reuse(_TWO_FLAGS, "c", "d", turned=True).replace("if d:", "if c:"),
-        (TRUE, TRUE),
-    ),
-    _overlap(
         "condition-through-a-tuple",
         "the conditions are two fields of a tuple; in the twin the same field, under other names",
         _reuse(_TWO_FLAGS, "first", "second", "pair = (c, d)\nfirst = pair[0]\nsecond = pair[1]"),
@@ -260,32 +216,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _reuse(_SIZES, _LE(4), _GT(4), _LOCAL),
         (floats(6),),
     ),
-    _overlap(
-        "sizes-of-two-symbols",
-        "n <= m with m <= 4 meets n > 3, not n > 4",
-        _reuse(
-            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(3), f"{_LOCAL}\nm = T.int64()"
-        ),
-        _reuse(
-            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(4), f"{_LOCAL}\nm = T.int64()"
-        ),
-        (floats(4), floats(4)),
-    ),
-    _overlap(
-        "an-assertion-rules-a-branch-out",
-        "an assertion leaves n = 4 to a branch that overwrites; in the twin it leaves nothing",
-        _reuse(_SIZES, _LE(4), "R.prim_value(n >= 0)", f'{_LOCAL}\n_ = R.assert_op(n >= 4, [n], format="n")'),
-        _reuse(_SIZES, _LE(4), "R.prim_value(n >= 0)", f'{_LOCAL}\n_ = R.assert_op(n >= 5, [n], format="n")'),
-        (floats(4),),
-        also_fine=(floats(6),),
-    ),
-    _overlap(
-        "written-anew-on-some-paths",
-        "what was overwritten is written anew where c holds, or else where d does not; in the twin always",
-        _ANEW.replace("SECOND", "d"),
-        _ANEW.replace("SECOND", "c"),
-        (FALSE, TRUE),
-    ),
     HostileProgram(
         name="callees-ask-two-flags",
         what="one callee writes where its flag holds, another reads where its flag holds",
@@ -295,36 +225,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
         on_line="Module.ones(p)",
         shows=_shown_by((True, True), (True, True)),
-    ),
-    HostileProgram(
-        name="written-on-some-paths",
-        what="a tensor is written where c holds, and read where d holds; in the twin where c does",
-        module=_UNWRITTEN.replace("SECOND", "d"),
-        twin=_UNWRITTEN.replace("SECOND", "c"),
-        rule="SYM208",
-        shows=lambda bad, twin: (
-            depends_on_storages(bad, floats(16), FALSE, TRUE)
-            and not depends_on_storages(twin, floats(16), FALSE, TRUE)
-            and gives(twin, 2 * floats(16), floats(16), TRUE, TRUE)
-        ),
-    ),
-    HostileProgram(
-        name="killed-on-some-paths",
-        what="a tensor is killed where c holds, and used unless d does; in the twin unless c does",
-        module=_KILLED.replace("SECOND", "d"),
-        twin=_KILLED.replace("SECOND", "c"),
-        rule="SYM201",
-        shows=lambda bad, twin: (
-            gives(twin, 2 * floats(16), floats(16), TRUE, FALSE) and not runs(bad, floats(16), TRUE, FALSE)
-        ),
-    ),
-    HostileProgram(
-        name="killed-twice-on-some-paths",
-        what="a tensor is killed where c holds, and again unless d does; in the twin unless c does",
-        module=_KILLED_TWICE.replace("SECOND", "d"),
-        twin=_KILLED_TWICE.replace("SECOND", "c"),
-        rule="SYM202",
-        severity="warning",
     ),
     HostileProgram(
         name="guarded-in-another-branch",
