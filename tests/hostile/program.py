@@ -21,7 +21,7 @@ ModuleSource: TypeAlias = str | Callable[[], tvm.IRModule]
 class HostileProgram:
     """One program that goes wrong, and a twin as like to it as can be that does not.
 
-    `name` is its key (words with hyphens), `what` says in one line what goes wrong.  The finding: `rule`,
+    `what` says in one line what goes wrong, and names it among those of its area.  The finding: `rule`,
     `severity`, `verdict` (None: the rule has none, or it does not matter), `on_line` (a piece of the source
     line that it points at), `counterexample`.  `also` are other rules that may report an error beside it.
     `twin` must have no error, and no warning of `rule`.
@@ -30,7 +30,6 @@ class HostileProgram:
     the fault is seen there.  Where a signal ends the process, that is `signal`.  Both None: it cannot be run.
     """
 
-    name: str
     what: str
     module: ModuleSource
     twin: ModuleSource

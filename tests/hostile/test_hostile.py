@@ -43,7 +43,7 @@ class Hostile(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the test."""
-        return f"{self.area}-{self.program.name}"
+        return f"{self.area}: {self.program.what}"
 
     def source(self, kind: Kind) -> ModuleSource:
         """The program itself, or its twin; a text without the kernels that nobody calls."""
@@ -93,9 +93,11 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     modules: dict[Of, tvm.IRModule] = {}
     found: dict[Of, list[Diagnostic]] = {}
     linters = {stage: Linter(LintOptions(stage=stage)) for stage in get_args(StageName)}
-    for one, kind in product((one for one in EVERY if one.name in wanted), get_args(Kind)):
+    for (number, one), kind in product(enumerate(EVERY), get_args(Kind)):
+        if one.name not in wanted:
+            continue
         source, linter = one.source(kind), linters[one.program.stage]
-        file = tmp_path_factory.getbasetemp() / f"{one.name}.{kind}.py"
+        file = tmp_path_factory.getbasetemp() / f"program{number}.{kind}.py"
         reading, modules[one.name, kind] = _read(source, file, linter.options.stage)
         found[one.name, kind] = list(linter.lint(reading).report)
     return Checked(modules, found)

@@ -101,9 +101,8 @@ def _cleared(bad: Machine, twin: Machine) -> bool:
     return gives(bad, floats(64), floats(64)) and gives(twin, right, floats(64))
 
 
-def _of_a_copy(name: str, what: str, inside: str) -> HostileProgram:
+def _of_a_copy(what: str, inside: str) -> HostileProgram:
     return HostileProgram(
-        name=name,
         what=what,
         module=_parts(inside, 32),
         twin=_parts(inside, 64),
@@ -115,7 +114,6 @@ def _of_a_copy(name: str, what: str, inside: str) -> HostileProgram:
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
-        name="fourth-view-not-written",
         what="three views of an arena are written, the fourth is only read",
         module=_main(*_FIRST, *_THIRD, _double("d", "out")),
         twin=_main(*_FIRST, *_THIRD, _double("c", "d"), _double("d", "out")),
@@ -124,7 +122,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_unwritten,
     ),
     HostileProgram(
-        name="left-by-another-view",
         what="a view finds what one left there that is over: the call that writes it is missing",
         module=_main(*_FIRST, _view("c", "0"), _double("c", "out")),
         twin=_main(*_FIRST, _view("c", "0"), _double("b", "c"), _double("b", "out")),
@@ -134,7 +131,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_stale,
     ),
     HostileProgram(
-        name="half-written-through-a-view",
         what="half of the bytes that a second view reads were written through the first",
         module=_main(
             *(_view("f", "0"), _double("x", "f"), _view("g", "0", "n * 2"), _view("h", "n * 64", "n * 2")),
@@ -144,6 +140,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM208",
         on_line="cls.double(g, h)",
     ),
-    _of_a_copy("copy-of-the-callers", "a callee writes into a copy of what its caller reads", _BY_CALLEE),
-    _of_a_copy("copy-out-of-a-tuple", "what is taken out of a tuple and written is a copy", _BY_TUPLE),
+    _of_a_copy("a callee writes into a copy of what its caller reads", _BY_CALLEE),
+    _of_a_copy("what is taken out of a tuple and written is a copy", _BY_TUPLE),
 )

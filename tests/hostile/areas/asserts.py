@@ -52,7 +52,6 @@ _PRINT = 'R.assert_op(flag, n, format="found {}")'
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
-        name="killed-condition",
         what="the tensor that an assertion tests was killed",
         module=_lines(
             _STORAGE, _FLAG, "Module.accept(flag)", "R.memory.kill_tensor(flag)", _CHECK, "return x"
@@ -63,7 +62,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: bool(twin.run(floats(4))) and fails(bad, "", floats(4)),
     ),
     HostileProgram(
-        name="unwritten-condition",
         what="nobody has written the tensor that an assertion tests",
         module=_lines(_STORAGE, _FLAG, _CHECK, "return x"),
         twin=_lines(_STORAGE, _FLAG, "Module.accept(flag)", _CHECK, "return x"),
@@ -72,7 +70,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_depends_on_storages,
     ),
     HostileProgram(
-        name="overwritten-condition",
         what="another tensor takes the memory of the condition before the assertion tests it",
         module=_lines(
             _STORAGE,
@@ -99,7 +96,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_refuses,
     ),
     HostileProgram(
-        name="printed-in-place-operand",
         what="the message of an assertion shows a tensor that an in-place call has overwritten",
         module=module(body(_SAID, "n = R.negative(x)", _UPDATE, _PRINT, "return more")),
         twin=module(body(_SAID, "n = R.negative(x)", _PRINT, _UPDATE, "return more")),

@@ -35,10 +35,9 @@ def _function(*lines: str, params: str = f"x: {_N}", before: str = "", **declare
 
 
 def _dependent(
-    name: str, what: str, module: str, twin: str, shows: Callable[[Machine, Machine], bool] | None = None
+    what: str, module: str, twin: str, shows: Callable[[Machine, Machine], bool] | None = None
 ) -> HostileProgram:
     return HostileProgram(
-        name=name,
         what=what,
         module=module,
         twin=twin,
@@ -84,19 +83,16 @@ _CALLS = "y = Module.helper(x)\nreturn y"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _dependent(
-        "divisor",
         "256 // (n - 4) elements, n declared to be at least 5",
         _function(_DIVIDED, upper={"n": 64}, lower={"n": 5}),
         _function(_assert("n >= 5"), _DIVIDED, upper={"n": 64}, lower={"n": 5}),
     ),
     _dependent(
-        "read-of-a-kernel",
         "a kernel reads 8 elements, n declared to be at least 8",
         _function(_EIGHT, upper={"n": 64}, lower={"n": 8}),
         _function(_assert("n >= 8"), _EIGHT, upper={"n": 64}, lower={"n": 8}),
     ),
     HostileProgram(
-        name="branch-out-of-bounds",
         what="a branch that overruns its storage, and that the declared bound never takes",
         module=_function(_BRANCH, upper={"n": 8}),
         twin=_function(_assert("n <= 8"), _BRANCH, upper={"n": 8}),
@@ -104,7 +100,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
     ),
     HostileProgram(
-        name="killed-out-of-bounds",
         what="a tensor is killed in a branch that the declared bound never takes, and used behind it",
         module=_function(_KILLED, upper={"n": 8}),
         twin=_function(_assert("n <= 8"), _KILLED, upper={"n": 8}),
@@ -117,14 +112,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ),
     ),
     _dependent(
-        "bound-of-a-caller",
         "a callee has 16 bytes for m floats, its caller declares at most 4",
         _function(_CALLS, before=_HELPER, upper={"n": 4}),
         _function(_assert("n <= 4"), _CALLS, before=_HELPER, upper={"n": 4}),
         _overrun(2000),
     ),
     HostileProgram(
-        name="breaks-within-the-bounds",
         what="16 bytes for n floats, n declared to be at most 6: the bound does not save it",
         module=_function(_PLACED, upper={"n": 6}, lower={"n": 2}),
         twin=_function(_assert("n <= 6"), _PLACED.replace("[16]", "[24]"), upper={"n": 6}, lower={"n": 2}),
@@ -133,7 +126,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 5},
     ),
     HostileProgram(
-        name="breaks-at-the-lower-bound-already",
         what="16 bytes for n floats, n declared to be at least 9: wrong even for callers who keep to that",
         module=_function(_PLACED, upper={"n": 64}, lower={"n": 9}),
         twin=_function(_PLACED.replace("[16]", "[n * 4]"), upper={"n": 64}, lower={"n": 9}),

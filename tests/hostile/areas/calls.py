@@ -23,17 +23,25 @@ def _told(good: list[Any], bad: list[Any] | None, *arguments: Array) -> Callable
 
 
 def _changed(
-    name: str, what: str, module: str, change: tuple[str, str], on_line: str | None = None, **more: Any
+    what: str, module: str, change: tuple[str, str], on_line: str | None = None, **more: Any
 ) -> HostileProgram:
     """A piece of the module is another one in its twin; some read finds what was written over."""
     about = {"rule": "SYM203", "verdict": "always-invalid", **more}
-    return HostileProgram(
-        name=name, what=what, module=module, twin=module.replace(*change), on_line=on_line, **about
-    )
+    return HostileProgram(what=what, module=module, twin=module.replace(*change), on_line=on_line, **about)
 
 
 _V16, _V = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")'
 
+_COPIES = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V}) -> {_V}:
+        n = T.int64()
+        t = {tensor("s", "n")}
+        Module.copy(x, t)
+        y = {plus("t", "x", "n")}
+        return y
+
+"""
 _MAYBE = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
@@ -65,6 +73,15 @@ _TWO_RESULTS = f"""{_KERNELS}
         b = both[1]
         y = {plus("b", "b")}
         return y
+"""
+
+
+_TOO_SMALL = f"""{_COPIES}    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        m = T.int64()
+        storage = {storage("64")}
+        z = Module.helper(storage, x)
+        return z
 """
 
 
@@ -206,7 +223,6 @@ _AT_AN_OFFSET = f"""{_KERNELS}
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _changed(
-        "results-of-a-callee-overlap",
         "two results of one callee share bytes from n = 17 on",
         _TWO_RESULTS,
         (tensor("s", offset="64"), tensor("s", offset="n * 64")),
@@ -215,7 +231,15 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_told([[2.0] * 16], None, floats(20)),
     ),
     _changed(
-        "storages-in-tuples",
+        "a callee places n floats on a storage of 64 bytes that it is handed",
+        _TOO_SMALL,
+        (storage("64"), storage("m * 4")),
+        "t = R.memory.alloc_tensor",
+        rule="SYM101",
+        verdict="runtime-check",
+        counterexample={"m": 17},
+    ),
+    _changed(
         "a storage comes out of a tuple, and goes into another one, to be written on",
         _TUPLE,
         ("s = opened[0]", "s = opened[2]"),
@@ -223,7 +247,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_told([floats(16) + 2], [[3.0] * 16], floats(16)),
     ),
     HostileProgram(
-        name="recursion-over-one-storage",
         what="each call of a recursion writes where its caller keeps what it reads afterwards",
         module=_RECURSION,
         twin=_RECURSION_TWIN,
@@ -233,7 +256,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         also=frozenset({"SYM904"}),
     ),
     HostileProgram(
-        name="recursion-comes-round",
         what="the sixth call of a recursion writes where the first one keeps what it reads afterwards",
         module=_DEEP,
         twin=_DEEP_TWIN,
@@ -241,14 +263,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
     ),
     _changed(
-        "callee-overwrites-on-one-branch",
         "a callee overwrites what the caller keeps, on one of two branches",
         _ON_ONE_BRANCH,
         (tensor("s"), tensor("s", offset="64")),
         "Module.ones(t)",
     ),
     _changed(
-        "storage-handed-to-a-packed-function",
         "a packed function is given a storage, and may write anywhere on it",
         _OPAQUE,
         ('"library.scribble", storage', '"library.scribble", spare'),
@@ -257,7 +277,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
     ),
     _changed(
-        "result-at-a-byte-offset",
         "a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
         _AT_AN_OFFSET,
         ("b = both[1]", "b = both[0]"),

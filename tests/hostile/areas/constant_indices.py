@@ -28,18 +28,17 @@ def _writes(bad: Machine, twin: Machine) -> bool:
     return found == [False, True]
 
 
-def _read(name: str, what: str, bad: str, twin: str, *before: str, also: str = "") -> HostileProgram:
+def _read(what: str, bad: str, twin: str, *before: str, also: str = "") -> HostileProgram:
     first, second = (module(body(_PAIR, *before, f"y = {made}", "return y")) for made in (bad, twin))
     more = frozenset({also}) if also else frozenset[str]()
     return HostileProgram(
-        name=name, what=what, module=first, twin=second, rule="SYM307", stage="auto", shows=_reads, also=more
+        what=what, module=first, twin=second, rule="SYM307", stage="auto", shows=_reads, also=more
     )
 
 
-def _written(name: str, what: str, bad: str, twin: str, *, verdict: str = "always-invalid") -> HostileProgram:
+def _written(what: str, bad: str, twin: str, *, verdict: str = "always-invalid") -> HostileProgram:
     first, second = (module(body(_UPDATED, f"y = {made}", "return y")) for made in (bad, twin))
     return HostileProgram(
-        name=name,
         what=what,
         module=first,
         twin=second,
@@ -117,26 +116,22 @@ def _by_hand(head: str, kernel: str, arguments: str, rows: object, result: str) 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _read(
-        "gather-nd",
         "gather_nd transposes its indices into a buffer of its own first",
         f"R.gather_nd(x, {_const([[1], [6]])})",
         f"R.gather_nd(x, {_const([[1], [2]])})",
     ),
     _read(
-        "index-tensor",
         "index_tensor spreads its indices over the shape of the result first",
         f"R.index_tensor(x, ({_const([4, 0])},))",
         f"R.index_tensor(x, ({_const([3, 0])},))",
     ),
     _read(
-        "added",
         "the index is a sum of two constants",
         _TAKEN.format("i"),
         _TAKEN.format(_const([3, 1])),
         f"i = R.add({_const([2, 1])}, {_const([2, 0])})",
     ),
     _read(
-        "normalised",
         "negative indices are counted from the end, and one lies in front of the first",
         _TAKEN.format("i"),
         _TAKEN.format("R.maximum(i, R.const(0, 'int64'))"),
@@ -144,7 +139,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "i = R.where(R.less(k, R.const(0, 'int64')), R.add(k, R.const(4, 'int64')), k)",
     ),
     _read(
-        "through-views",
         "the constant is reshaped, cast, and a part of a longer one",
         _TAKEN.format("i"),
         _TAKEN.format("R.subtract(i, R.const(1, 'int64'))"),
@@ -152,7 +146,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "i = R.concat((R.strided_slice(R.astype(k, 'int64'), [0], [1], [2]), R.const([2], 'int64')), axis=0)",
     ),
     HostileProgram(
-        name="guarded-by-another",
         what="a kernel tests one column of a constant and adds the other",
         module=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [3, 1]], "(2,)"),
         twin=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [2, 1]], "(2,)"),
@@ -160,7 +153,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_reads,
     ),
     HostileProgram(
-        name="copied-into-a-kernel",
         what="a kernel copies a constant, of which the twin's stores another element in each pass",
         module=_by_hand(_PAIR, "kept", "x, {}", [1, 7], "(2,)"),
         twin=_by_hand(_PAIR, "renewed", "x, {}", [1, 7], "(2,)"),
@@ -168,7 +160,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_reads,
     ),
     HostileProgram(
-        name="one-that-nothing-stored",
         what="of two rows that a kernel halves only one is stored",
         module=_halved("row"),
         twin=_halved("rows"),
@@ -178,19 +169,16 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         signal=SIGSEGV,
     ),
     _written(
-        "scatter-elements",
         "scatter_elements counts from the end, and one index lies in front of the first",
         f"R.scatter_elements(x, {_const([-5, 1])}, u, axis=0)",
         f"R.scatter_elements(x, {_const([-4, 1])}, u, axis=0)",
     ),
     _written(
-        "scatter-nd",
         "scatter_nd writes behind the last element",
         f"R.scatter_nd(x, {_const([[0], [4]])}, u)",
         f"R.scatter_nd(x, {_const([[0], [3]])}, u)",
     ),
     HostileProgram(
-        name="squared",
         what="a kernel writes where the square of a constant says",
         module=_by_hand(_UPDATED, "put", "{}, u", [1, 2], "(4,)"),
         twin=_by_hand(_UPDATED, "put", "{}, u", [1, 0], "(4,)"),

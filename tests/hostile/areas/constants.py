@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hostile.four_floats import MAIN, ONES, PURE, body, inplace, module, packed, private
+from tests.hostile.four_floats import IF, MAIN, ONES, PURE, body, inplace, module, packed, private
 from tests.hostile.machine import Machine, floats
 from tests.hostile.program import HostileProgram
 
@@ -24,12 +24,22 @@ def _on_four_floats(bad: Machine, twin: Machine) -> bool:
     return _changes_from_call_to_call(bad, twin, floats(4))
 
 
-def _constant(name: str, what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
+def _constant(what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
     return HostileProgram(
-        **{"shows": _on_four_floats, **more}, name=name, what=what, module=bad, twin=twin, rule="SYM209"
+        **{"shows": _on_four_floats, **more}, what=what, module=bad, twin=twin, rule="SYM209"
     )
 
 
+_BRANCH = body(
+    IF,
+    "if yes:",
+    f'    state: R.Tensor((4,), "float32") = {ONES}',
+    "else:",
+    '    state: R.Tensor((4,), "float32") = R.add(x, x)',
+    "y = R.add(x, state)",
+    "Module.add_one(state)",
+    "return y",
+)
 _STATE = private(MAIN, "state")
 _UPDATED = body(MAIN, "s = Module.state(x)", "y = R.add(x, s)", "Module.add_one(s)", "return y")
 _VIEW = body(
@@ -57,14 +67,19 @@ _LIBRARY = """
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _constant(
-        "from-callee",
+        "one branch of an If yields a constant, which is updated behind it",
+        module(_BRANCH),
+        module(_BRANCH.replace(f"= {ONES}", "= R.multiply(x, x)")),
+        on_line="Module.add_one(state)",
+        shows=lambda bad, twin: _changes_from_call_to_call(bad, twin, floats(4), np.array(True)),
+    ),
+    _constant(
         "a function returns a constant, its caller updates the result",
         module(body(_STATE, f"kept = {ONES}", "return kept"), _UPDATED),
         module(body(_STATE, f"kept = R.negative({ONES})", "return kept"), _UPDATED),
         on_line="Module.add_one(s)",
     ),
     _constant(
-        "in-place",
         "a constant is the operand of an in-place call",
         module(body(PURE, f"s = {inplace('add_one', ONES)}", "y = R.add(x, s)", "return y")),
         module(
@@ -79,14 +94,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="R.call_tir_inplace",
     ),
     _constant(
-        "reshaped",
         "a view of a view of a constant is doubled",
         module(_VIEW),
         module(_VIEW.replace(ONES, f"R.negative({ONES})")),
         on_line="Module.two(flat)",
     ),
     _constant(
-        "to-builtin",
         "a builtin of TVM that works in place is given a constant",
         module(_BUILTIN),
         module(
@@ -97,7 +110,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="vm.builtin.apply_softmax",
     ),
     _constant(
-        "pointer",
         "a kernel stores to a constant; its twin hands pointers to a library, which may only read",
         module(body(MAIN, f"weights = {ONES}", "y = R.add(x, x)", "Module.copy(x, weights)", "return y")),
         module(

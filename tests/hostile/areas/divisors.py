@@ -32,10 +32,9 @@ def _divides(bad: Machine, twin: Machine) -> bool:
     return twin.run(floats(3, 4))[0].size > 0 and bad.run(floats(3, 4))[0].size < 0
 
 
-def _program(name: str, what: str, extent: str, twin: str = "", **counterexample: int) -> HostileProgram:
+def _program(what: str, extent: str, twin: str = "", **counterexample: int) -> HostileProgram:
     """A program with `extent`, and by default a twin that divides by no less than 1."""
     return HostileProgram(
-        name=name,
         what=what,
         module=_MODULE.replace("EXTENT", extent),
         twin=_MODULE.replace("EXTENT", twin or extent.replace("(n - 4)", "T.max(n - 4, 1)")),
@@ -51,14 +50,12 @@ def _program(name: str, what: str, extent: str, twin: str = "", **counterexample
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _program(
-        "side",
         "the test of the choice says nothing about the divisor",
         "T.if_then_else(m > 2, m // (n - 4) + 1, n)",
         m=3,
         n=1,
     ),
     _program(
-        "otherwise",
         "the division is on the wrong side of its guard",
         "T.if_then_else(n > 4, m, m % (n - 4) + 1)",
         "T.if_then_else(n > 4, m % (n - 4) + 1, m)",

@@ -53,7 +53,7 @@ def _module(kernel: str, *lines: str, result: str) -> str:
     return f"{MODULE}{kernel}{COPY}\n{head}        n = T.int64()\n        m = T.int64()\n{body}\n"
 
 
-def _program(name: str, what: str, kernel: str, call: str, size: str, kept: str = "") -> HostileProgram:
+def _program(what: str, kernel: str, call: str, size: str, kept: str = "") -> HostileProgram:
     """The twin returns the result `z` of the call, or makes it as `kept` says."""
     lines = f"s = {storage(size)}", f"t = {tensor('s', 'n')}"
 
@@ -63,7 +63,6 @@ def _program(name: str, what: str, kernel: str, call: str, size: str, kept: str 
         return refused and not fails(_Targeted(twin.module), "attempted to allocate", long, short)
 
     return HostileProgram(
-        name=name,
         what=what,
         module=_module(kernel, call, *lines, result="t"),
         twin=_module(kernel, kept or call, *lines, result="t" if kept else "z"),
@@ -78,21 +77,18 @@ _OUT = 'out_ty=R.Tensor((n,), "float32")'
 
 PROGRAMS = (
     _program(
-        "assertion-of-a-kernel",
         "the kernel that asserts n <= 4 is called for a result that nobody reads",
         _AT_MOST_FOUR,
         f"z = R.call_tir(Module.at_most_four, (x,), {_OUT})",
         "16",
     ),
     _program(
-        "extents-that-a-kernel-compares",
         "the kernel that compares n with m is called for a result that nobody reads",
         PLUS,
         f"z = R.call_tir(Module.plus, (x, y), {_OUT})",
         "m * 4",
     ),
     _program(
-        "kernel-that-only-asserts",
         "a kernel that asserts n <= 4 and stores nothing is called",
         _CHECK,
         "Module.check(x)",

@@ -8,7 +8,6 @@ __all__ = ["PROGRAMS"]
 
 PROGRAMS = (
     kernel_program(
-        "element-ahead",
         "odd elements come from the even one behind, which n may not have",
         """
   for i in range((n + 1) // 2):
@@ -22,7 +21,6 @@ PROGRAMS = (
         severity="warning",
     ),
     kernel_program(
-        "counting-down",
         "a loop that counts down in a buffer leaves the first element out",
         """
   w = T.alloc_buffer((1,), 'int32')
@@ -34,7 +32,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "three-of-four-bytes",
         "three of the four bytes of each element are stored",
         """
   d = T.decl_buffer((64,), 'uint8', data=b.data)
@@ -45,7 +42,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "strides-with-gaps",
         "strides leave every fourth element out",
         """
 - d = T.decl_buffer((4, 3), 'float32', data=b.data, strides=[4, 1])
@@ -56,7 +52,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "interleaved",
         "every second element is made of its neighbour before that is stored",
         """
   d = T.decl_buffer((8,), 'float32', data=b.data, strides=[2])
@@ -68,7 +63,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "band",
         "a band of one diagonal more is read than stored",
         """
   c = T.alloc_buffer((4, 4), 'float32')
@@ -84,7 +78,14 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "children-of-a-heap",
+        "multiples of 4 modulo 16 are four elements only",
+        """
+  for i in range(16):
+-     b[(i * 4) % 16] = a[i]
++     b[(i * 4) % 16 + i // 4] = a[i]
+""",
+    ),
+    kernel_program(
         "an element is made of its child in a heap, which is stored later",
         """
   b[0] = T.float32(0)
@@ -94,7 +95,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "two-before-of-one",
         "the second element is set although n may be 1",
         """
   if n > 0:
@@ -109,7 +109,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "row-of-pascal",
         "a triangle is summed in a row that was not set to 0",
         """
 - b[0] = T.float32(1)
@@ -121,7 +120,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "columns-of-tiles",
         "a scan goes through tiles column by column",
         """
   b[0] = a[0]
@@ -132,7 +130,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "left-in-the-last",
         "what a loop that is left leaves out is stored for all rows but the last",
         """
   for o in range(4):
@@ -146,7 +143,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "split-at-four",
         "a loop is split at 4 and goes on at 5",
         """
   for i in range(T.min(n, 4)):
@@ -159,7 +155,6 @@ PROGRAMS = (
         size=5,
     ),
     kernel_program(
-        "either-or",
         "two tests leave out the element between them",
         """
   for i in range(16):
@@ -171,7 +166,6 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
-        "doubled-prefix",
         "each step copies what is stored to a place one further than it should",
         """
   b[0] = a[0]
@@ -183,7 +177,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "doubles-over-floats",
         "doubles over an odd number of floats reach past the last",
         """
 - d = T.decl_buffer(((n + 1) // 2,), 'float64', data=b.data)

@@ -28,7 +28,7 @@ class Module:
 
 
 def kernel_program(
-    name: str, what: str, bad: str, twin: str | None = None, *, size: int = 0, **more: object
+    what: str, bad: str, twin: str | None = None, *, size: int = 0, **more: object
 ) -> HostileProgram:
     """A kernel on 16 elements, or on n of them, where `size` is one at which it goes wrong.
 
@@ -53,7 +53,6 @@ def kernel_program(
     found = {"rule": "SYM208", "verdict": verdict, "counterexample": {"n": size} if size else None}
     given: dict[str, object] = {**found, "shows": shows, **more}
     return HostileProgram(
-        name=name,
         what=what,
         module=module(bad if twin is not None else side("-")),
         twin=module(twin if twin is not None else side("+")),
@@ -96,44 +95,36 @@ _COPY = "for i in range(n):\n    b[i] = a[i]\n"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     kernel_program(
-        "scan-two-behind",
         "the second element of a scan over every other one is never set",
         "b[0] = a[0]\nfor i in range(n - 2):\n    b[i + 2] = b[i] + a[i]\nif n > 1:\n    b[1] = a[0]",
         "b[0] = a[0]\nif n > 1:\n    b[1] = a[0]\nfor i in range(n - 2):\n    b[i + 2] = b[i] + a[i]",
         size=4,
     ),
     kernel_program(
-        "sum-behind-the-diagonal",
         "the pass that sets a sum to zero is left out by the predicate of the block",
         _SUM.format("k", "k >= i"),
         _SUM.format("k", "k <= i"),
     ),
     kernel_program(
-        "sum-from-the-end",
         "the axis of a sum goes down, so that its start comes last",
         _SUM.format("15 - k", "k >= 0"),
         _SUM.format("k", "k >= 0"),
         shows=None,  # the start overwrites what was made of old bytes
     ),
     kernel_program(
-        "half-a-vector",
         "a vector is loaded of which only the first half was stored",
         "b[T.Ramp(0, 1, 4)] = a[T.Ramp(0, 1, 4)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]\n"
         "b[T.Ramp(4, 1, 4)] = a[T.Ramp(4, 1, 4)]",
         "b[T.Ramp(0, 1, 8)] = a[T.Ramp(0, 1, 8)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]",
     ),
+    kernel_program("the last byte of a tensor is not written", _BYTES.format(63), _BYTES.format(64)),
     kernel_program(
-        "all-but-one-byte", "the last byte of a tensor is not written", _BYTES.format(63), _BYTES.format(64)
-    ),
-    kernel_program(
-        "half-of-the-scratch",
         "a buffer of the kernel's own is filled in elements of half the size",
         _SCRATCH.format(16, 16),
         _SCRATCH.format(32, 32),
         shows=None,  # it is no storage
     ),
     kernel_program(
-        "twice-the-bytes",
         "a view of as many elements has twice the bytes",
         _DOUBLES.format(1, 1) + _COPY,
         _DOUBLES.format(2, 2) + _COPY,
@@ -143,14 +134,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     kernel_program(
-        "count-of-eight-bits",
         "the number of passes wraps",
         'for i in range(T.Cast("int64", T.Cast("int8", n))):\n    b[i] = a[i]',
         _COPY,
         size=128,
     ),
     kernel_program(
-        "index-of-eight-bits",
         "elements from 256 on are stored over the first ones",
         'for i in range(n):\n    b[T.Cast("int64", T.Cast("uint8", i))] = a[i]',
         'for i in range(n):\n    b[T.Cast("int64", T.Cast("int32", i))] = a[i]',
@@ -158,14 +147,12 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 257},
     ),
     kernel_program(
-        "bit-beyond-the-end",
         "a power of two is an index",
         "for i in range(16):\n    b[i] = T.float32(0)\nfor i in range(6):\n    b[T.shift_left(1, i)] = a[i]",
         "for i in range(16):\n    b[i] = T.float32(0)\nfor i in range(4):\n    b[T.shift_left(1, i)] = a[i]",
         rule="SYM306",
     ),
     kernel_program(
-        "checked-behind",
         "the size is checked when all is over",
         'for i in range(8):\n    b[i] = a[i]\nassert n == 8, "eight"',
         'assert n == 8, "eight"\nfor i in range(8):\n    b[i] = a[i]',
@@ -173,7 +160,5 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM306",
         counterexample={"n": 1},
     ),
-    kernel_program(
-        "counted-too-short", "a loop that counts in a buffer ends early", _WHILE.format(15), _WHILE.format(16)
-    ),
+    kernel_program("a loop that counts in a buffer ends early", _WHILE.format(15), _WHILE.format(16)),
 )

@@ -11,7 +11,6 @@ __all__ = ["PROGRAMS"]
 
 PROGRAMS = (
     kernel_program(
-        "quotient-of-a-negative",
         "a quotient of a negative number is one less than it looks",
         """
   for i in range(16):
@@ -23,7 +22,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "odd-before-even",
         "even elements come from the odd one before, and the first has none",
         """
   for i in range(n):
@@ -40,7 +38,6 @@ PROGRAMS = (
         verdict="always-invalid",
     ),
     kernel_program(
-        "thirds",
         "each second of three elements comes from the third, which is stored later",
         """
   for i in range(n):
@@ -55,7 +52,6 @@ PROGRAMS = (
         size=2,
     ),
     kernel_program(
-        "delay",
         "a delay of three begins with two zeros",
         """
   c = T.alloc_buffer((n + 3,), 'float32')
@@ -69,7 +65,6 @@ PROGRAMS = (
         size=3,
     ),
     kernel_program(
-        "rest-of-a-block",
         "the rest of n behind blocks of four lacks its last element",
         """
   for o in range(n // 4):
@@ -84,7 +79,6 @@ PROGRAMS = (
         size=1,
     ),
     kernel_program(
-        "squares",
         "the square of an index may be n itself",
         """
   for i in range(n):
@@ -98,7 +92,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "products",
         "a product of indices that count from one is not made one that counts from none",
         """
   for i in range(n):
@@ -113,7 +106,6 @@ PROGRAMS = (
         verdict="always-invalid",
     ),
     kernel_program(
-        "one-element-on",
         "a buffer one element on copies from the one before that is stored last",
         """
   d = T.decl_buffer((n - 1,), 'float32', data=b.data, elem_offset=1)
@@ -125,7 +117,6 @@ PROGRAMS = (
         size=2,
     ),
     kernel_program(
-        "masked-bytes",
         "a byte of each element is masked before the element is stored",
         """
   d = T.decl_buffer((n * 4,), 'uint8', data=b.data)
@@ -141,7 +132,6 @@ PROGRAMS = (
         shows=None,
     ),
     kernel_program(
-        "lanes-backwards",
         "lanes go backwards from one element too far",
         """
   for o in range(4):
@@ -153,7 +143,6 @@ PROGRAMS = (
         also=frozenset(["SYM208"]),
     ),
     kernel_program(
-        "shift-of-a-negative",
         "a shift of a negative number is rounded down to one element before the first",
         """
   for i in range(16):
@@ -165,7 +154,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "both-sides-of-and",
         "the side of `and` that loads is computed whatever the other one is; the twin loads within bounds",
         """
   for i in range(n):

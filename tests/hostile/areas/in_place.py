@@ -14,7 +14,7 @@ from tests.hostile.program import HostileProgram
 _X = floats(4)
 
 
-def _stale(name: str, what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
+def _stale(what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
     """`meant` and `given` are what the program and its twin would give if in-place calls made new memory."""
     meant, given, others = more.pop("meant", None), more.pop("given", None), more.pop("others", ())
 
@@ -24,7 +24,6 @@ def _stale(name: str, what: str, bad: str, twin: str, **more: Any) -> HostilePro
 
     return HostileProgram(
         **{"shows": None if meant is None else shows, **more},
-        name=name,
         what=what,
         module=bad,
         twin=twin,
@@ -79,14 +78,12 @@ _APART = body(TWO, "n = R.negative(x)", f"both = {inplace('add_to', 'n, x', '0, 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _stale(
-        "twice-to-callee",
         "a function overwrites one parameter in place and reads the other, and is given one tensor as both",
         *(module(_BOTH, main) for main in _HANDED),
         meant=1 - 2 * _X,
         given=np.ones(4),
     ),
     _stale(
-        "result-in-place",
         "the result is updated in place once more, and what it was before is read",
         *map(module, _CHAIN),
         meant=1 - _X,
@@ -94,7 +91,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="R.subtract(other, one)",
     ),
     _stale(
-        "filled-later",
         "the operand is filled by its old name while the result is still needed",
         module(_FILLED),
         module(_FILLED_LAST),
@@ -103,7 +99,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.fill(n)",
     ),
     _stale(
-        "packed",
         "R.call_inplace_packed overwrites what is read behind it",
         *map(module, _PACKED),
         meant=np.ones(4),
@@ -111,7 +106,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="R.subtract(more, n)",
     ),
     _stale(
-        "two-results",
         "two results are to lie in one operand, which TVM's check of well-formed modules refuses",
         module(_SHARED).replace("@I.ir_module", "@I.ir_module(check_well_formed=False)"),
         module(_APART),

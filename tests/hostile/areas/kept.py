@@ -44,7 +44,6 @@ _BRANCHED = (
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
-        name="handed-out-later",
         what="a packed function keeps a tensor, its storage is used again, another hands the tensor out",
         module=module(body(MAIN, *_lines(0), "Module.fill(b)", _GET, "return y")),
         twin=module(body(MAIN, *_lines(64), "Module.fill(b)", _GET, "return y")),
@@ -54,7 +53,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_in_state,
     ),
     HostileProgram(
-        name="handed-out-before",
         what="the storage is used again before the kept tensor is handed out, or behind that",
         module=module(body(MAIN, *_lines(0), "Module.fill(b)", _GET, "z = R.add(y, x)", "return y")),
         twin=module(body(MAIN, *_lines(0), _GET, "z = R.add(y, x)", "Module.fill(b)", "return x")),
@@ -64,7 +62,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_in_state,
     ),
     HostileProgram(
-        name="overwritten-on-one-path",
         what="one branch uses the storage of a kept tensor again",
         module=module(body(IF, *_lines(0), *_BRANCHED, _GET, "return y")),
         twin=module(body(IF, *_lines(64), *_BRANCHED, _GET, "return y")),

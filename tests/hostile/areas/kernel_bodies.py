@@ -52,10 +52,9 @@ def _neighbour_changes(bad: Machine, twin: Machine) -> bool:
     return gives(twin, _X + _X, _X) and not gives(bad, _X + _X, _X)
 
 
-def _stores(name: str, what: str, bad: str, twin: str, **more: object) -> HostileProgram:
+def _stores(what: str, bad: str, twin: str, **more: object) -> HostileProgram:
     """A store that changes the neighbour, where the twin copies a to b."""
     return HostileProgram(
-        name=name,
         what=what,
         module=_arena(_kernel(bad)),
         twin=_arena(_kernel(twin)),
@@ -128,49 +127,41 @@ def _stops(bad: Machine, twin: Machine, words: str, x: Array) -> bool:
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _stores(
-        "wide-guard",
         "the guard of the last tile lets one element too many through",
         _TILES.format(test="<= 16"),
         _TILES.format(test="< 16"),
     ),
     _stores(
-        "wide-vector",
         "the last vector of a copy reaches over the end",
         _COPY + "\nb[T.Ramp(12, 1, 8)] = a[T.Ramp(8, 1, 8)]",
         _COPY + "\nb[T.Ramp(8, 1, 8)] = a[T.Ramp(8, 1, 8)]",
     ),
     _stores(
-        "late-continue",
         "the passes that are left out with `continue` begin too late",
         f"for i in range(24):\n    if i >= 20:\n        continue\n    b[i] = {_NINE}",
         "for i in range(24):\n    if i >= 16:\n        continue\n    b[i] = a[i]",
     ),
     _stores(
-        "late-break",
         "the loop is left too late",
         f"for i in range(24):\n    if i > 16:\n        break\n    b[i] = {_NINE}",
         "for i in range(24):\n    if i >= 16:\n        break\n    b[i] = a[i]",
     ),
     _stores(
-        "break-at-one-pass",
         "the loop is left at a pass that comes too late",
         f"for i in range(24):\n    if i == 20:\n        break\n    b[i] = {_NINE}",
         "for i in range(24):\n    if i == 16:\n        break\n    b[i] = a[i]",
     ),
     _stores(
-        "continue-in-a-nested-if",
         "of the passes behind the end only some are left out",
         _NESTED.format(first=16, second=18, value=_NINE),
         _NESTED.format(first=8, second=16, value="a[i]"),
     ),
     _stores(
-        "neighbour-by-one-bit",
         "pairs are swapped by the lowest bit, also that behind the end",
         f"for i in range(17):\n    b[i ^ 1] = {_NINE}",
         "for i in range(16):\n    b[i ^ 1] = a[i ^ 1]",
     ),
     HostileProgram(
-        name="scalar-index",
         what="the kernel is right for most scalars, and this call gives another",
         module=_arena(_kernel(_COPY + "\nb[at] = a[15]", _SCALAR), "Module.work(x, y, R.prim_value(16))"),
         twin=_arena(_kernel(_COPY + "\nb[at] = a[15]", _SCALAR), "Module.work(x, y, R.prim_value(15))"),
@@ -180,7 +171,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_neighbour_changes,
     ),
     HostileProgram(
-        name="store-that-depends-on-data",
         what="whether a store is executed depends on data, and where it goes is outside",
         module=_arena(_kernel(_COPY + "\nif a[1] > T.float32(0):\n    b[16] = T.float32(9)")),
         twin=_arena(_kernel(_COPY + "\nif a[1] > T.float32(0):\n    b[15] = a[15]")),
@@ -190,7 +180,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_neighbour_changes,
     ),
     HostileProgram(
-        name="strides-of-a-wider-matrix",
         what="the kernel asks for rows of eight elements, and a tensor of Relax has four",
         module=_matrix(", strides=(8, 1)"),
         twin=_matrix(", strides=(4, 1)"),
@@ -200,7 +189,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: _stops(bad, twin, "expected 8", floats(4, 4)),
     ),
     HostileProgram(
-        name="offset-that-no-tensor-has",
         what="the kernel asks for a tensor that begins four elements behind its pointer",
         module=_matrix(", elem_offset=4"),
         twin=_matrix(""),
@@ -210,7 +198,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: _stops(bad, twin, "expected 16", floats(4, 4)),
     ),
     HostileProgram(
-        name="scope-of-another-device",
         what="the scope of an accelerator, on a CPU",
         module=_PLACED.format(device=0, scope="global.vtcm"),
         twin=_PLACED.format(device=0, scope="global"),
@@ -220,7 +207,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: _stops(bad, twin, "", _X),
     ),
     HostileProgram(
-        name="device-that-is-not-named",
         what="the second device, and the module names one",
         module=_PLACED.format(device=1, scope="global"),
         twin=_PLACED.format(device=0, scope="global"),

@@ -122,7 +122,6 @@ def _stops(words: str, width: int = 2) -> Callable[[Machine, Machine], bool]:
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
-        name="slot-for-less",
         what="the function that computes slots counts the last tensor half",
         module=_with(("+ H[T.int64(0)] * T.int64(4)", "+ H[T.int64(0)] * T.int64(2)")),
         twin=_TEXT,
@@ -131,7 +130,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 1},
     ),
     HostileProgram(
-        name="other-slot",
         what="the size of the storage is taken from the slot that holds an offset",
         module=_with(("heap, 1, 1, 3, ty", "heap, 1, 1, 2, ty")),
         twin=_TEXT,
@@ -139,7 +137,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="b = R.vm.alloc_tensor",
     ),
     HostileProgram(
-        name="slots-not-computed",
         what="the call that computes slots is missing",
         module=_with((_SIZES, "")),
         twin=_TEXT,
@@ -147,7 +144,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="slots-computed-too-early",
         what="slots are computed before what they are computed from is there",
         module=_with((_MATCH_X, _SIZES + _MATCH_X), ("\n" + _MATCH_Y + _SIZES, "\n" + _MATCH_Y)),
         twin=_TEXT,
@@ -155,7 +151,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="slots-computed-on-one-path",
         what="only one branch computes the slots",
         module=_with(
             _FLAG,
@@ -176,7 +171,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="slot-overwritten",
         what="the function that computes slots overwrites the one that it starts from",
         module=_with((_END, f"{_END}        H[T.int64(0)] = H[T.int64(0)] - T.int64(1)\n")),
         twin=_with((_END, f"{_END}        H[T.int64(5)] = H[T.int64(0)] - T.int64(1)\n")),
@@ -185,7 +179,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_stops("Mismatched out.shape[0]"),
     ),
     HostileProgram(
-        name="offset-slot-too-low",
         what="the slot with the offset is too low, so that two tensors overlap",
         module=_with(
             (
@@ -200,7 +193,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_wrong,
     ),
     HostileProgram(
-        name="computed-offset-too-low",
         what="the function that computes the offset rounds down",
         module=_with(*_COMPUTED, ("return (n + T.int64(15)) // T.int64(16)", "return n // T.int64(16)")),
         twin=_with(*_COMPUTED),
@@ -210,7 +202,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_wrong,
     ),
     HostileProgram(
-        name="heap-too-small",
         what="the heap has fewer slots than the function that computes them wants",
         module=_with(("(R.prim_value(6),)", "(R.prim_value(4),)")),
         twin=_TEXT,
@@ -220,7 +211,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_stops("Invalid H.shape[0]"),
     ),
     HostileProgram(
-        name="slot-behind-the-heap",
         what="an extent is put behind the last slot of the heap, into other memory",
         module=_with(("y, heap, 1, 1, 1", "y, heap, 1, 1, 6")),
         twin=_with(("y, heap, 1, 1, 1", "y, heap, 1, 1, 5")),
@@ -228,7 +218,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="match_shape",
     ),
     HostileProgram(
-        name="slot-read-behind-the-heap",
         what="an extent is taken from behind the last slot of the heap, which is other memory",
         module=_with(("heap, 1, 1, 4, ty", "heap, 1, 1, 6, ty")),
         twin=_TEXT,
@@ -236,7 +225,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="make_shape",
     ),
     HostileProgram(
-        name="match-that-compares-nothing",
         what="the call that would compare two extents stores one of them",
         module=_with(_OF_M),
         twin=_with(_OF_M, ("y, heap, 1, 1, 1", "y, heap, 1, 3, 0")),
@@ -246,7 +234,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_stops("Mismatched out.shape[0]"),
     ),
     HostileProgram(
-        name="cast-without-its-match",
         what="behind VMShapeLower a match_cast compares nothing: what does is missing",
         module=_with(("        _4 = cls.double(x, a)", _CAST)),
         twin=_with(("        _4 = cls.double(x, a)", _CAST), ("y, heap, 1, 1, 1", "y, heap, 1, 3, 0")),

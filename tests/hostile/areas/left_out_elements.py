@@ -47,9 +47,8 @@ def _old_bytes(bad: Machine, twin: Machine) -> bool:
     return depends_on_storages(bad, _X, _PLACES) and not depends_on_storages(twin, _X, _PLACES)
 
 
-def _left_out(name: str, what: str, bad: str, twin: str, **more: object) -> HostileProgram:
+def _left_out(what: str, bad: str, twin: str, **more: object) -> HostileProgram:
     return HostileProgram(
-        name=name,
         what=what,
         module=_module(bad),
         twin=_module(twin),
@@ -121,7 +120,6 @@ _PARTS = tuple(floats(extent) for extent in (6, 2, 3, 1, 2))
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     HostileProgram(
-        name="every-other-number-of-the-first-of-five",
         what="five inputs are put together, of the first only the even numbers",
         module=_FIVE.format(odd="0"),
         twin=_FIVE.format(odd="n // 2"),
@@ -130,35 +128,30 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: depends_on_storages(bad, *_PARTS) and not depends_on_storages(twin, *_PARTS),
     ),
     _left_out(
-        "fused-loop-too-short",
         "a loop over rows and columns at once leaves out the last element",
         _FUSED.format("n * m - 1"),
         _FUSED.format("n * m"),
         verdict="always-invalid",
     ),
     _left_out(
-        "left-at-a-row",
         "the loop over rows is left at one in the middle",
         _LEFT.format("2"),
         _LEFT.format("n"),
         counterexample={"m": 1, "n": 3},
     ),
     _left_out(
-        "rows-where-data-says",
         "rows go to places that are data, and some rows get none",
         _SCATTER,
         _COPY + _SCATTER,
         severity="warning",
     ),
     _left_out(
-        "element-under-a-condition",
         "the first element is stored outside of all loops, and not for few rows",
         _ALL_BUT_ONE + _FIRST.format(6),
         _ALL_BUT_ONE + _FIRST.format(0),
         counterexample={"m": 1, "n": 1},
     ),
     HostileProgram(
-        name="half-of-the-columns",
         what="the mask of a column is too narrow: it names the first two of four only",
         module=_four_columns(_BY_BITS.format(1, 3)),
         twin=_four_columns(_BY_BITS.format(3, 3)),
@@ -168,7 +161,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_old_bytes,
     ),
     HostileProgram(
-        name="rows-behind-the-first",
         what="the rows behind the first are read before they are stored, where there are any",
         module=_module(_LAST_ROW + _ALL_BUT_ONE),
         twin=_module(_COPY + _LAST_ROW),

@@ -112,7 +112,6 @@ def _tensor(name: str, offset: str) -> str:
 
 
 def _overlap(
-    name: str,
     what: str,
     bad: str,
     twin: str,
@@ -128,9 +127,7 @@ def _overlap(
         def shows(one: Machine, other: Machine) -> bool:
             return not gives(one, meant, *arguments) and gives(other, given, *arguments)
 
-    return HostileProgram(
-        **{"shows": shows, **more}, name=name, what=what, module=bad, twin=twin, rule="SYM211"
-    )
+    return HostileProgram(**{"shows": shows, **more}, what=what, module=bad, twin=twin, rule="SYM211")
 
 
 _M, _V, _L = floats(4, 4), floats(20), floats(40)
@@ -222,7 +219,6 @@ def _transposed_twice(bad: Machine, twin: Machine) -> bool:
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _overlap(
-        "joined-over-the-second",
         "two tensors are joined where the second lies: its first elements are lost before they are read",
         _JOINED.replace("<>", "0"),
         _JOINED.replace("<>", "n * 64"),
@@ -231,7 +227,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.join(x, a, c)",
     ),
     _overlap(
-        "transpose",
         "a transpose over its own input",
         *_pair(_TRANSPOSED, "Module.transpose(y, y)", "Module.transpose(x, y)"),
         (2 * _M.T, _M.T),
@@ -239,7 +234,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _overlap(
-        "shifted",
         "an elementwise kernel whose result lies 64 bytes behind its input",
         *_pair(_SHIFTED, "64", "n // 16 * 64 + 64"),
         (8 * _L, 8 * _L),
@@ -249,7 +243,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.double(a, b)",
     ),
     _overlap(
-        "prefix-sums",
         "a reduction over what was read a moment ago",
         *_pair(_SUMMED, "y", "z"),
         (2 * np.cumsum(_V), 2 * np.cumsum(_V)),
@@ -257,7 +250,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.sums",
     ),
     _overlap(
-        "gathered",
         "elements are gathered over their source, at indices that depend on data",
         *_pair(_GATHERED, "y", "z"),
         (2 * _V[::-1], 2 * _V[::-1]),
@@ -266,7 +258,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.gather",
     ),
     _overlap(
-        "two-results",
         "a kernel writes two results to one tensor",
         *_pair(_BOTH, "y", "z"),
         ([_V + 1, _V - 1], [_V + 1, _V - 1]),
@@ -274,7 +265,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.split",
     ),
     _overlap(
-        "elementwise",
         "an elementwise kernel over its own input: right today, against the promise of tirx.noalias",
         *_pair(
             _module(
@@ -288,7 +278,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: gives(bad, 4 * _V, _V) and gives(twin, 4 * _V, _V),
     ),
     _overlap(
-        "all-read-first",
         "a kernel that has read all of its input before it writes over it: right today, too",
         *_pair(
             _module(
@@ -302,7 +291,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: gives(bad, 0 * _V + 420, _V) and gives(twin, 0 * _V + 420, _V),
     ),
     _overlap(
-        "pointers",
         "a kernel that stores to what it loads from, beside a library that is given two equal inputs",
         *_pair(
             _module(
@@ -315,7 +303,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.multiply",
     ),
     _overlap(
-        "unsized",
         "a transpose into a tensor of a shape that is not known, in the memory of its input",
         _UNSIZED.replace("<>", "s"),
         _UNSIZED.replace("<>", "t"),

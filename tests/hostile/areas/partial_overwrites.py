@@ -69,7 +69,6 @@ _COPY = """\
 
 PROGRAMS = (
     HostileProgram(
-        name="part-that-was-overwritten",
         what="elements 12 to 27 are read of a tensor whose first 16 were overwritten; the twin reads others",
         module=_module(12),
         twin=_module(16),
@@ -78,7 +77,6 @@ PROGRAMS = (
         shows=_shows,
     ),
     HostileProgram(
-        name="whole-read-behind-a-part",
         what="the first reader takes what is left, the second one takes all; the twin has the first one only",
         module=_module(16, _AGAIN).replace("    @T.prim_func\n", _COPY + "    @T.prim_func\n", 1),
         twin=_module(48),

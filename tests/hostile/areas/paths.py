@@ -76,7 +76,6 @@ def _shown_by(bad_at: Sequence[Any], right_at: Sequence[Any]) -> Callable[[Machi
 
 
 def _overlap(
-    name: str,
     what: str,
     module: str,
     twin: str,
@@ -86,7 +85,6 @@ def _overlap(
     severity: str = "error",
 ) -> HostileProgram:
     return HostileProgram(
-        name=name,
         what=what,
         module=module,
         twin=twin,
@@ -161,7 +159,6 @@ _CALLED = _function(
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _overlap(
-        "condition-through-a-tuple",
         "the conditions are two fields of a tuple; in the twin the same field, under other names",
         _reuse(_TWO_FLAGS, "first", "second", "pair = (c, d)\nfirst = pair[0]\nsecond = pair[1]"),
         _reuse(
@@ -174,28 +171,25 @@ PROGRAMS: tuple[HostileProgram, ...] = (
     ),
     *(
         _overlap(
-            f"condition-computed-{how}",
-            "two kernels compute the conditions from two flags; in the twin one does twice, from the same",
+            f"two kernels compute the conditions {how} from two flags; in the twin one does, from the same",
             _reuse(_TWO_FLAGS, "p", "q", compute.format("c", "c", "d", "d")),
             _reuse(_TWO_FLAGS, "p", "q", compute.format("c", "d", "c", "d"), turned=True),
             (TRUE, TRUE),
         )
         for how, compute in {
             "anew": f"p = {_BOTH('{}', '{}')}\nq = {_BOTH('{}', '{}')}",
-            "into-memory": f"p = {_NEW_FLAG}\nModule.both({{}}, {{}}, p)"
+            "into memory": f"p = {_NEW_FLAG}\nModule.both({{}}, {{}}, p)"
             f"\nq = {_NEW_FLAG}\nModule.both({{}}, {{}}, q)",
-            "by-operators": "p = R.logical_and({}, {})\nq = R.logical_and({}, {})",
+            "by operators": "p = R.logical_and({}, {})\nq = R.logical_and({}, {})",
         }.items()
     ),
     _overlap(
-        "condition-negated-by-a-kernel",
         "a kernel negates another flag than the first If tests; in the twin the same",
         _reuse(_TWO_FLAGS, "c", "f", f"f = {_NEW_FLAG}\nModule.opposite(d, f)"),
         _reuse(_TWO_FLAGS, "c", "f", f"f = {_NEW_FLAG}\nModule.opposite(c, f)"),
         (TRUE, FALSE),
     ),
     _overlap(
-        "condition-written-between",
         "a kernel flips the condition between two Ifs that go opposite ways",
         _reuse(_TWO_FLAGS, "c", "opposite", between="Module.flip(c)\nopposite = R.logical_not(c)"),
         _reuse(_TWO_FLAGS, "c", "opposite", between="Module.flip(d)\nopposite = R.logical_not(c)"),
@@ -203,21 +197,28 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
     ),
     _overlap(
-        "scalar-condition",
         "a boolean scalar and another one; in the twin one and its negation",
         _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "d"),
         _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "R.prim_value(T.Not(c))"),
         (True, True),
     ),
     _overlap(
-        "sizes-that-meet",
         "n <= 8 and n > 4 meet; n <= 4 and n > 4 do not",
         _reuse(_SIZES, _LE(8), _GT(4), _LOCAL),
         _reuse(_SIZES, _LE(4), _GT(4), _LOCAL),
         (floats(6),),
     ),
+    _overlap(
+        "n <= m with m <= 4 meets n > 3, not n > 4",
+        _reuse(
+            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(3), f"{_LOCAL}\nm = T.int64()"
+        ),
+        _reuse(
+            f"t: {_N}, v: {_M}", "R.prim_value(T.And(n <= m, m <= 4))", _GT(4), f"{_LOCAL}\nm = T.int64()"
+        ),
+        (floats(4), floats(4)),
+    ),
     HostileProgram(
-        name="callees-ask-two-flags",
         what="one callee writes where its flag holds, another reads where its flag holds",
         module=_CALLED.replace("SECOND", "d"),
         twin=_CALLED.replace("SECOND", "R.prim_value(T.Not(c))"),
@@ -227,7 +228,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_shown_by((True, True), (True, True)),
     ),
     HostileProgram(
-        name="guarded-in-another-branch",
         what="n is checked where c holds, and relied on where d does; in the twin where c does",
         module=_GUARDED_SIDE.replace("SECOND", "d"),
         twin=_GUARDED_SIDE.replace("SECOND", "c"),
@@ -236,7 +236,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 5},
     ),
     HostileProgram(
-        name="guarded-less-in-one-branch",
         what="n is checked in both branches, in one of them to be at most 6; the twin checks for 4 in both",
         module=_GUARDED_SIDES.replace("MOST", "6"),
         twin=_GUARDED_SIDES.replace("MOST", "4"),
@@ -245,7 +244,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 5},
     ),
     HostileProgram(
-        name="storage-chosen-by-size",
         what="an If chooses the small storage for one n too many",
         module=_CHOSEN_STORAGE.replace("MOST", "5"),
         twin=_CHOSEN_STORAGE.replace("MOST", "4"),

@@ -126,11 +126,11 @@ def _shown(meant: Any, given: Any, *arguments: Any) -> Callable[[Machine, Machin
 
 
 def _program(
-    name: str, what: str, pair: tuple[str, str], meant: Any, given: Any, *arguments: Any, **more: Any
+    what: str, pair: tuple[str, str], meant: Any, given: Any, *arguments: Any, **more: Any
 ) -> HostileProgram:
     shows = _shown(meant, given, *(arguments or (_X,)))
     return HostileProgram(
-        name=name, what=what, module=pair[0], twin=pair[1], **{"rule": "SYM203", "shows": shows, **more}
+        what=what, module=pair[0], twin=pair[1], **{"rule": "SYM203", "shows": shows, **more}
     )
 
 
@@ -149,7 +149,6 @@ _SPLIT: Array = np.where(np.arange(4) < 2, 5, _SIXES).astype(np.float32)
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _program(
-        "lower-half",
         "the lower half is written anew, which at n = 1 is none; two stores of the twin's kernel write both",
         (_overwritten("cls.low(y)"), _overwritten("cls.both(y)")),
         _LOW,
@@ -157,7 +156,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _program(
-        "columns",
         "the right columns are written anew; the twin writes the left ones as well",
         (
             _matrix("cls.left(z)", "cls.right(y)"),
@@ -168,7 +166,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _GRID,
     ),
     _program(
-        "columns-that-are-read",
         "the left columns are overwritten, which are read; in the twin it is the right ones",
         (_matrix("cls.left(z)", reads="left_of"), _matrix("cls.right(z)", reads="left_of")),
         np.where(np.arange(4) < 2, _GRID, 0),
@@ -176,7 +173,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _GRID,
     ),
     _program(
-        "rows-of-a-view",
         "a matrix is written anew through a view of its rows less the first; the twin's has all of them",
         (
             _main(
@@ -203,7 +199,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=None,
     ),
     _program(
-        "in-single-bytes",
         "a view of bytes writes the first half anew; the twin's has all bytes",
         (
             _overwritten(f"v = {_view('y', 'n // 2 * 4', dtype='uint8')}", "cls.clear(v)"),
@@ -214,7 +209,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _program(
-        "views-in-turn",
         "what is read was overwritten by another tensor; in the twin by another view of it",
         (
             _overwritten(f"v = {_view('y', 'n')}", "cls.even(z)", last="v"),
@@ -225,7 +219,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _program(
-        "on-one-side",
         "one side of an If writes all anew, the other one half; in the twin both write all",
         (
             _overwritten(*(line.format("low") for line in _IF), "cls.odd(y)", more=_FLAG),
@@ -238,7 +231,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 1},
     ),
     _program(
-        "views-of-an-arena",
         "a view of an arena is overwritten through another, which may be meant; in the twin it is over",
         (
             _main(

@@ -26,14 +26,14 @@ def _flow(*lines: str) -> tuple[str, ...]:
 
 
 def _seen(
-    name: str, what: str, pair: tuple[str, str], meant: Any, given: Any, rule: str = "SYM210", **more: Any
+    what: str, pair: tuple[str, str], meant: Any, given: Any, rule: str = "SYM210", **more: Any
 ) -> HostileProgram:
     """`meant` and `given` are what the program and its twin would give if each tensor had its own memory."""
 
     def shows(one: Machine, other: Machine) -> bool:
         return not gives(one, meant, _X) and gives(other, given, _X)
 
-    return HostileProgram(name=name, what=what, module=pair[0], twin=pair[1], rule=rule, shows=shows, **more)
+    return HostileProgram(what=what, module=pair[0], twin=pair[1], rule=rule, shows=shows, **more)
 
 
 _APART = 1 - 2 * _X
@@ -66,7 +66,6 @@ def _twice(kernel: str, view: str) -> str:
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _seen(
-        "two-views",
         "two R.memory.view of one tensor",
         _pair(
             PURE,
@@ -83,7 +82,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _APART,
     ),
     _seen(
-        "view-in-a-callee",
         "a function overwrites its parameter through a view",
         _pair(
             PURE,
@@ -100,7 +98,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _APART,
     ),
     _seen(
-        "given-twice",
         "a kernel in place reads, by a view of its operand, what it has overwritten",
         (_twice("turn", "R.flatten(n)"), _twice("add_to", "R.flatten(n)")),
         _X + _X[::-1],

@@ -79,7 +79,6 @@ _GUARDED = "T.And(k <= 62, k >= 0)"
 
 PROGRAMS: tuple[HostileProgram, ...] = tuple(
     HostileProgram(
-        name=name,
         what=f"half of what {extent} rows take is reserved; the twin has twice as much",
         module=_rows(f"({extent}) * 16", extent),
         twin=_rows(f"({extent}) * 64", extent),
@@ -87,23 +86,21 @@ PROGRAMS: tuple[HostileProgram, ...] = tuple(
         on_line="alloc_tensor",
         shows=_ends,
     )
-    for name, extent in (("scalar-that-may-be-negative", "k"), ("difference-that-may-be-negative", "m - 4"))
+    for extent in ("k", "m - 4")
 )
 PROGRAMS += tuple(
     HostileProgram(
-        name=name,
-        what="a number that may be negative places a tensor in front of its storage; the twin checks that",
+        what=f"{kind}: it may be negative, and places a tensor in front of its storage; the twin checks that",
         module=_placed(*lines, guard="k <= 62"),
         twin=_placed(*lines, guard=_GUARDED),
         rule="SYM102",
         on_line="alloc_tensor",
         counterexample={"k": -2},
     )
-    for name, lines in _SIGNED.items()
+    for kind, lines in _SIGNED.items()
 )
 PROGRAMS += (
     HostileProgram(
-        name="number-of-a-tensor",
         what="the twin takes the number from the shape of a tensor, which is never negative",
         module=_placed(*_SIGNED["number-in-a-tensor"], guard="k <= 62"),
         twin=_placed(
@@ -116,7 +113,6 @@ PROGRAMS += (
         rule="SYM102",
     ),
     HostileProgram(
-        name="shape-of-a-tensor",
         what="the twin is given a tensor of as many elements, which TVM compares",
         module=_placed(*_SIGNED["shape-parameter"], guard="k <= 62"),
         twin=_placed('given: R.Shape(["k"]), of: R.Tensor(("k",), "float32")', guard="k <= 62"),
@@ -136,7 +132,6 @@ def _halves(size: str) -> str:
 
 PROGRAMS += (
     HostileProgram(
-        name="plain-numbers-first",
         what="numbers may be negative, two of them make a size; what is shown are plain ones all the same",
         module=_halves("m * n"),
         twin=_halves("m * n * 2"),
@@ -156,8 +151,7 @@ def _sized(size: str) -> str:
 
 PROGRAMS += tuple(
     HostileProgram(
-        name=name,
-        what="a size that has no exact form: it cannot be said whether a tensor fits, which is no note",
+        what=f"{kind}: a size without exact form: whether a tensor fits cannot be said, which is no note",
         module=_sized(size),
         twin=_sized("n * 4"),
         rule="SYM101",
@@ -165,7 +159,7 @@ PROGRAMS += tuple(
         verdict="runtime-check",
         on_line="alloc_tensor",
     )
-    for name, size in {
+    for kind, size in {
         "power-of-two": "T.shift_left(T.int64(1), n)",
         "bits-of-a-size": "T.bitwise_and(n * 4, n * 8)",
         "size-by-floats": 'T.cast(T.pow(T.cast(n, "float32"), T.float32(2)), "int64")',

@@ -198,18 +198,17 @@ def _no_elements(bad: Machine, twin: Machine) -> bool:
     return right and gives(twin, [0.0], floats(4))
 
 
-def _unwritten(name: str, what: str, text: str, *holes: tuple[str, str, str], **more: Any) -> HostileProgram:
+def _unwritten(what: str, text: str, *holes: tuple[str, str, str], **more: Any) -> HostileProgram:
     """What reads memory that nothing wrote: `text` with a wrong and a right piece in place of each hole."""
     bad = twin = _KERNELS + text
     for hole, wrong, right in holes:
         bad, twin = bad.replace(hole, wrong), twin.replace(hole, right)
     more = {"verdict": "always-invalid", **more}
-    return HostileProgram(name=name, what=what, module=bad, twin=twin, rule="SYM208", **more)
+    return HostileProgram(what=what, module=bad, twin=twin, rule="SYM208", **more)
 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _unwritten(
-        "moved-behind-its-reader",
         "the kernel that fills a stands behind the one that reads it",
         _ORDER,
         ("FIRST", "Module.copy(a, b)", "Module.copy(x, a)"),
@@ -218,7 +217,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_depends(_X),
     ),
     _unwritten(
-        "element-read-before-its-own-store",
         "each element is computed from what it held before; in the twin from its left neighbour",
         _CARRIED,
         ("FIRST", "3", "0"),
@@ -227,7 +225,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, np.cumsum(_X), _X),
     ),
     _unwritten(
-        "backwards-not-to-the-start",
         "a kernel that fills a tensor from its end on stops before its first element",
         _BACKWARDS,
         ("COUNT", "15", "16"),
@@ -235,7 +232,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[::-1], _X),
     ),
     _unwritten(
-        "slice-of-nothing",
         "a slice is taken of a tensor that nothing wrote; in the twin just that part was written",
         _SLICED,
         ("DEST", "b", "a"),
@@ -243,7 +239,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=lambda bad, twin: depends_on_storages(bad, _X) and gives(twin, _X[:8], _X),
     ),
     _unwritten(
-        "one-part-on-one-branch",
         "one branch writes the first element, all paths write the others",
         _FIRST,
         ("ELSE", "Module.others(x, a)", "Module.first(a)"),
@@ -251,7 +246,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_one_branch,
     ),
     _unwritten(
-        "sum-over-no-elements",
         "a sum over the elements from the fifth on is set to 0 with the first of them, if there is one",
         _REST,
         ("BEFORE", "T.evaluate(0)", "out[0] = T.float32(0)"),
@@ -262,7 +256,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 1},
     ),
     _unwritten(
-        "callee-returns-unwritten-memory",
         "a function returns a tensor that it has not written, and the caller reads it",
         _CALLEE,
         ("WRITE", "Module.fill(x)", "Module.fill(t)"),
@@ -270,7 +263,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_depends(_X),
     ),
     _unwritten(
-        "callee-reads-before-it-writes",
         "a function reads the tensor that it was handed before it fills it",
         _HANDED,
         ("FIRST", "Module.copy(t, out)", "Module.fill(t)"),
@@ -279,7 +271,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_depends(_X),
     ),
     _unwritten(
-        "returned-in-a-tuple",
         "one field of the result is a tensor that nothing has filled",
         _RETURNED,
         ("DEST", "a", "b"),
@@ -287,7 +278,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_depends(_X),
     ),
     _unwritten(
-        "condition-that-nothing-wrote",
         "an If tests a tensor that nothing has filled",
         _TEST,
         ("DECIDE", "_ = R.shape_of(c)", "Module.decide(c)"),
