@@ -48,10 +48,6 @@ def height(found: ScoredStacking, buffers: tuple[Buffer, ...], binding: dict[str
     return max(tops.values(), default=0)
 
 
-def sizes_of(multiples: list[int]) -> tuple[Expr, ...]:
-    return tuple(constant(64 * m) for m in multiples)
-
-
 @settings(max_examples=tries(15, 300))
 @given(problems())
 def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tuple[Buffer, ...]) -> None:

@@ -17,11 +17,8 @@ from tvm.script import tirx as T  # noqa: N812
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OverrunError
 from symalloc.relax.passes.canonical_kernels import NameTensors
-from symalloc.relax.passes.pipeline import finishing_pipeline
-from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import memory_cfg
 from tests.pool.processes import died
-from tests.relax.built import lowered
 from tests.scale import tries
 
 TRIES = tries(12, 100)
@@ -71,20 +68,3 @@ def test_one_float_too_many_is_named_at_byte_0_every_time() -> None:
     named = re.compile(rf"symalloc: {tensor} of (\d+) bytes (is|was) overrun: byte 0 past its end")
     found = [named.search(_try(machine, pool, m)) for m in range(1, TRIES + 1)]
     assert [int(f[1]) for f in found if f is not None] == [4 * m for m in range(1, TRIES + 1)]
-
-
-@pytest.mark.parametrize("planned", (False, True))
-def test_results_are_those_without_guards(planned: bool) -> None:
-    module = lowered("Branches")
-    module = PlanMemory()(module) if planned else module
-    program = relax.build(module, target="llvm", relax_pipeline=finishing_pipeline("llvm"))
-    pool = InstrumentedPool(guard=True)
-    stock = relax.VirtualMachine(program, tvm.cpu())
-    guarded = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
-    for n in (0, 1, 5, 33):
-        x = tvm.runtime.tensor(np.random.default_rng(n).standard_normal((n, 8)).astype("float32"))
-        for condition in (False, True):
-            c = tvm.runtime.tensor(np.array(condition))
-            assert np.array_equal(guarded["main"](c, x).numpy(), stock["main"](c, x).numpy())
-    pool.check()
-    assert pool.statistics().allocs > 0

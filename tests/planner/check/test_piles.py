@@ -13,13 +13,10 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.offsets import assemble
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
-from symalloc.prover.prover import Prover
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import together
 from tests.planner.test_stack import problems
 from tests.scale import tries
-
-PROVER = Prover()
 
 
 @settings(max_examples=tries(30, 400))

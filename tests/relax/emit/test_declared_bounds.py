@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import BoundsUse, Flavour, GuardKind, PlanOptions
@@ -19,6 +17,7 @@ from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner
+from tests.relax.built import graph
 from tests.scale import pairs
 
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
@@ -91,27 +90,19 @@ def test_a_pipeline_with_graphs_turned_on_builds() -> None:
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 
 
-@I.ir_module
-class Product:
-    """The matrix between has extents of two empty ones."""
-
-    @R.function
-    def main(
-        x: R.Tensor(("m", 0), "float32"),  # noqa: N805
-        y: R.Tensor((0, "n"), "float32"),
-    ) -> R.Tensor((), "float32"):
-        z = R.matmul(x, y)
-        p = R.exp(z)
-        return R.sum(p)
+# the matrix between has extents of two empty ones
+PRODUCT = graph(
+    lambda emit, x, y: relax.op.sum(emit(relax.op.exp(emit(relax.op.matmul(x, y))))), x=("m", 0), y=(0, "n")
+)
 
 
 @cache
 def machine(guards: GuardKind, *, in_pipeline: bool) -> relax.VirtualMachine:
     options = PlanOptions(guards=guards)
     if in_pipeline:
-        built = relax.build(Product, TARGET, relax_pipeline=pipeline(TARGET, options=options))
+        built = relax.build(PRODUCT, TARGET, relax_pipeline=pipeline(TARGET, options=options))
     else:
-        planned = plan_lowered(lower(Product, TARGET), options=options)
+        planned = plan_lowered(lower(PRODUCT, TARGET), options=options)
         built = relax.build(planned.module, TARGET, relax_pipeline=finishing_pipeline(TARGET))
     return relax.VirtualMachine(built, tvm.cpu())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,33 +12,23 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, PlanOptions
+from symalloc.planner.memory_plan import Guard, Plan, PlanOptions
 from symalloc.planner.plan_functions import plan_program
-from symalloc.planner.planned_program import first_uses
-from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import (
-    Alias,
-    AllocFresh,
-    AllocStorage,
     AllocTensor,
     Block,
-    CallKernel,
-    Function,
     If,
     Instruction,
     Program,
-    TextLiteral,
-    Var,
     View,
 )
-from symalloc.program.types import DType, OpaqueType
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import EmissionError, emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.size.condition import le
-from symalloc.size.expr import ZERO, constant, symbol
+from symalloc.size.expr import symbol
 from tests.relax.built import MODULES, calls, errors, functions, lowered, machine
 
 DEFAULT = PlanOptions()
@@ -62,27 +51,7 @@ def rows(count: int, *more: int) -> Any:
     return tvm.runtime.tensor(values)
 
 
-# -- callees ------------------------------------------------------------------------------------------------
-
-
-def test_a_callee_works_in_arenas_of_its_own() -> None:
-    for name, called in (("Calls", {"other", "returns", "looks"}), ("Exported", {"helper"})):
-        module = emitted(name)
-        assert functions(module) == {"main", *called}
-        assert errors(module) == []
-        ours, theirs = machine(module), machine(planned(name)[0])
-        for n in (0, 1, 17, 128):
-            assert ours["main"](rows(n)).numpy().tobytes() == theirs["main"](rows(n)).numpy().tobytes()
-
-
 # -- guards -------------------------------------------------------------------------------------------------
-
-
-def test_no_guard_is_written_where_none_is_wanted() -> None:
-    options = PlanOptions(guards="none")
-    module, program, plans = planned("FromEmpty", options)
-    assert plans["main"].guards
-    assert "assert_op" not in emit_module(module, analyse(program), plans, guards="none").script()
 
 
 def test_a_fallback_runs_unplanned_where_the_guard_fails() -> None:
@@ -129,20 +98,6 @@ def test_a_native_guard_survives_dead_code_elimination() -> None:
         machine(module)["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
 
 
-# -- flavours -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["Branches", "Nested", "Chain", "Tuples", "InPlace"])
-def test_whole_storages_need_no_offsets(name: str) -> None:
-    module, program, plans = planned(name, PlanOptions(flavour="storages"))
-    written = emit_module(module, analyse(program), plans)
-    assert len(plans["main"].arenas) > 1
-    kernels = extract(written, name="m").kernels
-    assert kernels == extract(module, name="m").kernels
-    assert "ensure_zero_offset" not in written.script()
-    assert errors(written) == []
-
-
 def instructions(block: Block) -> list[Instruction]:
     found: list[Instruction] = []
     for instruction in block.instructions:
@@ -150,33 +105,6 @@ def instructions(block: Block) -> list[Instruction]:
         if isinstance(instruction, If):
             found += instructions(instruction.then) + instructions(instruction.otherwise)
     return found
-
-
-def test_one_storage_an_arena_one_guard_and_one_call_a_tensor() -> None:
-    module = plan_lowered(lowered("Branches"))
-    body = extract(module.module, name="m").functions["main"].body
-    kinds = Counter(type(i) for i in instructions(body))
-    arenas = module.plans["main"].arenas
-    planned = sum(len(a.placements) for a in arenas)
-    assert (kinds[AllocStorage], kinds[AllocTensor]) == (len(arenas), planned)
-    assert [i.kernel for i in instructions(body) if isinstance(i, CallKernel)].count("main_check") == 1
-    assert kinds[View] == 0
-    assert kinds[AllocFresh] == len(module.plans["main"].unplanned)
-    made = [
-        type(i) for i in body.instructions if type(i) is not Alias
-    ]  # offsets of several tensors are bound first
-    assert made[:3] == [CallKernel, AllocStorage, AllocTensor]
-
-
-def test_offsets_and_sizes_are_those_of_the_plan() -> None:
-    module = plan_lowered(lowered("Nested"))
-    arenas = module.plans["main"].arenas
-    found = list(instructions(extract(module.module, name="m").functions["main"].body))
-    storages = [i for i in found if isinstance(i, AllocStorage)]
-    tensors = [i for i in found if isinstance(i, AllocTensor)]
-    assert sorted(str(s.size) for s in storages) == sorted(str(a.size) for a in arenas)
-    placed = sorted((p.buffer.name, str(p.offset)) for a in arenas for p in a.placements)
-    assert sorted((t.var.name, str(t.offset)) for t in tensors) == placed
 
 
 @pytest.mark.parametrize("target", ["llvm", "cuda"])
@@ -210,19 +138,6 @@ def test_what_starts_a_storage_is_not_written_elsewhere() -> None:
         emit_module(module, analyse(program), plans, addresses=False)
 
 
-def test_what_is_emitted_is_well_formed() -> None:
-    for name in ("Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape", "Static"):
-        relax.analysis.well_formed(plan_lowered(lowered(name)).module)
-
-
-def test_a_function_without_anything_to_plan_is_left_alone() -> None:
-    module = lowered("Calls")
-    program = extract(module, name="m", handles=True)
-    assert emit_module(module, analyse(program), plan_program(program, Prover()))["returns"].same_as(
-        module["returns"]
-    )
-
-
 def test_planning_twice_changes_nothing() -> None:
     once = plan_lowered(lowered("Branches"))
     twice = plan_lowered(once.module)
@@ -245,49 +160,3 @@ def test_dataflow_blocks_are_refused() -> None:
             analyse(program),
             plan_program(program, Prover()),
         )
-
-
-FLOAT, VOID = DType("float32", 32), OpaqueType()
-
-
-def alloc(name: str) -> AllocFresh:
-    return AllocFresh(var=Var(name, VOID), shape=(constant(16),), dtype=FLOAT, device=0)
-
-
-def arena(*members: AllocFresh, after: Var | None = None) -> Arena:
-    size = constant(64)
-    placed = (
-        Placement(
-            buffer=Buffer(id=i, name=m.var.name, size=size, nbytes=size, live=((0, 1),), var=m.var),
-            offset=ZERO,
-        )
-        for i, m in enumerate(members)
-    )
-    return Arena(device=0, scope="global", size=size, placements=tuple(placed), defined_by=after)
-
-
-def test_an_arena_is_reserved_in_the_innermost_block_in_front_of_its_first_tensor() -> None:
-    a, b, inside, deep, late = (alloc(name) for name in ("a", "b", "inside", "deep", "late"))
-    inner = If(var=Var("i", VOID), condition=None, test=TextLiteral("d"), then=block(deep), otherwise=block())
-    outer = If(
-        var=Var("o", VOID),
-        condition=None,
-        test=TextLiteral("c"),
-        then=block(),
-        otherwise=block(inside, inner),
-    )
-    plan = Plan(
-        function="f",
-        arenas=(arena(deep), arena(b, a), arena(inside, late), arena(late, after=a.var), arena()),
-    )
-    function = Function(name="f", params=(), body=block(a, b, outer, late), result_type=VOID, symbols={})
-    assert first_uses(plan, control_flow_graph(function)) == {
-        deep.var: [0],
-        a.var: [1],
-        outer.var: [2],
-        late.var: [3],
-    }
-
-
-def block(*instructions: AllocFresh | If) -> Block:
-    return Block(instructions=instructions, result=TextLiteral("nothing"))

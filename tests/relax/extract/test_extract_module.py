@@ -16,17 +16,6 @@ from symalloc.program.types import TensorType
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import read_one
 
-MLP = """
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.add(b, R.const(1, "float32"))
-            R.output(c)
-        return c
-"""
-
 
 def planned(mod: Any) -> Any:
     """What TVM's own passes make of a module, CUDA graphs included where the pass context asks for them."""
@@ -43,10 +32,6 @@ def planned(mod: Any) -> Any:
         ):
             mod = step(mod)
     return mod
-
-
-def kinds(program: m.Program) -> list[str]:
-    return [type(i).__name__ for i in program.functions["main"].body.instructions]
 
 
 def test_devices_by_their_place_in_the_module(parse: Callable[[str], Any]) -> None:

@@ -23,6 +23,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import lower
+from tests.relax.built import graph
 from tests.relax.files.random_calls import random_calls
 from tests.scale import tries
 
@@ -90,11 +91,7 @@ def test_formulas_are_those_of_the_lowered_kernels() -> None:
 
 
 def test_what_a_host_takes_of_its_device_is_scratch_too() -> None:
-    builder, n = relax.BlockBuilder(), tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.sort(x, axis=1)))
-    module = lower(builder.finalize(), "cuda")
+    module = lower(graph(lambda _, x: relax.op.sort(x, axis=1), x=("n", 8)), "cuda")
     kernels = extract(module, name="m", stage="CallTIRRewrite").kernels
     assert str(kernel_scratch(module, kernels, "cuda")["sort"].peak) == "32*n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,77 +12,22 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.canonical_kernels import NameTensors
-from symalloc.relax.passes.pipeline import KillOnPaths, finishing_pipeline, pipeline
-from symalloc.relax.passes.sizes_and_guards import GatherSizes
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.run.machine import memory_cfg
-from tests.relax.built import MODULES, calls
-
-PASSES = relax.transform
-
-
-_LONG = """
-@I.ir_module
-class Long:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        a = R.add(x, x)
-        b = R.add(a, a)
-        c = R.add(b, b)
-        d = R.add(c, c)
-        return d
-"""
-
-
-def machine(given: str | tvm.IRModule, *, trimmed: bool) -> relax.VirtualMachine:
-    """TVM's own passes, with or without ours among them."""
-    passes = [
-        PASSES.LegalizeOps(),
-        PASSES.RewriteDataflowReshape(),
-        PASSES.ToNonDataflow(),
-        PASSES.RemovePurityChecking(),
-        PASSES.CallTIRRewrite(),
-        PASSES.LowerAllocTensor(),
-        *([] if trimmed else [PASSES.KillAfterLastUse()]),
-        PASSES.LowerRuntimeBuiltin(),
-        *([GatherSizes()] if trimmed else []),
-        PASSES.ComputePrimValue(),
-        PASSES.VMShapeLower(),
-        *([KillOnPaths()] if trimmed else []),
-        PASSES.AttachGlobalSymbol(),
-    ]
-    module = getattr(MODULES, given) if isinstance(given, str) else given
-    built = relax.build(module, "llvm", relax_pipeline=tvm.transform.Sequential(passes))
-    return relax.VirtualMachine(built, tvm.cpu())
-
-
-def given(name: str, rows: int, flag: bool) -> list[Any]:
-    shapes = {"Chain": [(rows, 8)], "Branches": [(), (rows, 8)], "Nested": [(), (), (rows,)]}[name]
-    values = np.random.default_rng(rows)
-    return [tvm.runtime.tensor(values.random(s, dtype="float32") if s else np.array(flag)) for s in shapes]
-
-
-@pytest.mark.parametrize("name", ["Chain", "Branches", "Nested"])
-@pytest.mark.parametrize("flag", [True, False])
-def test_results_stay_and_calls_become_fewer(name: str, flag: bool) -> None:
-    plain, trimmed = machine(name, trimmed=False), machine(name, trimmed=True)
-    for rows in (1, 9):
-        arguments = given(name, rows, flag)
-        assert plain["main"](*arguments).numpy().tobytes() == trimmed["main"](*arguments).numpy().tobytes()
-    before, after = (calls(m, *given(name, 5, flag)) for m in (plain, trimmed))
-    assert after["vm.builtin.make_shape"] < before["vm.builtin.make_shape"]
-    kernels = {n: c for n, c in before.items() if not n.startswith("vm.builtin")}
-    assert {n: after[n] for n in kernels} == kernels
+from tests.relax.built import calls, graph, lowered, machine, rows
 
 
 def test_each_shape_is_made_once() -> None:
-    found = calls(machine("Chain", trimmed=True), *given("Chain", 5, True))
+    found = calls(machine(lowered("Chain")), tvm.runtime.tensor(rows(5, 8)))
     assert found["vm.builtin.make_shape"] == 2  # of the tensors, and of their storages in bytes
 
 
 def test_kills_stay_where_something_is_allocated_behind_them() -> None:
-    module = tvm.script.from_source(_LONG)
-    plain, trimmed = (calls(machine(module, trimmed=t), *given("Chain", 5, True)) for t in (False, True))
-    assert trimmed["vm.builtin.null_value"] == 4 < plain["vm.builtin.null_value"]
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        return reduce(lambda one, _: emit(relax.op.add(one, one)), range(4), x)
+
+    found = calls(machine(lower(graph(write, x=("n", 8)), "llvm")), tvm.runtime.tensor(rows(5, 8)))
+    assert found["vm.builtin.null_value"] == 4
 
 
 def test_arguments_in_a_tuple_are_renewed_too() -> None:

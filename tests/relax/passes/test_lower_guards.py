@@ -16,7 +16,7 @@ from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.passes.pipeline import PromiseNoAlias, finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import LowerGuards
-from tests.relax.built import lowered
+from tests.relax.built import graph, lowered
 
 
 def names(module: tvm.IRModule) -> set[str]:
@@ -93,17 +93,6 @@ def test_an_assertion_about_values_stays() -> None:
     assert LowerGuards()(module).same_as(module)
 
 
-_SUMS = """
-@I.ir_module
-class Sums:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        with R.dataflow():
-            y = R.add(x, x)
-            r = R.add(R.add(y, x), R.add(x, y))
-            R.output(r)
-        return r
-"""
 _KERNELS = """
 @I.ir_module
 class Kernels:
@@ -137,8 +126,12 @@ def assembly(module: Any) -> str:
 
 
 def test_what_follows_the_kernels_does_not_take_their_promise() -> None:
+    def write(emit: Any, x: relax.Var) -> relax.Expr:
+        y = emit(relax.op.add(x, x))
+        return relax.op.add(emit(relax.op.add(y, x)), emit(relax.op.add(x, y)))
+
     with tvm.target.Target("llvm"):  # all kernels are compiled here, as a whole (tests/compile_once.py)
-        built = relax.build(tvm.script.from_source(_SUMS), "llvm", relax_pipeline=symalloc.pipeline("llvm"))
+        built = relax.build(graph(write, x=("n", 8)), "llvm", relax_pipeline=symalloc.pipeline("llvm"))
     entries = re.findall(r"define dllexport .*@__tvm_ffi_(\w+)\(ptr (noalias)?", assembly(built.mod))
     assert max(name for name, _ in entries) == "shape_func"
     assert all(promise for _, promise in entries)

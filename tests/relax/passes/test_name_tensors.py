@@ -19,7 +19,6 @@ from symalloc.relax.run.machine import memory_cfg
 from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
-FOLDER = Path(__file__).parents[1]
 
 
 def test_a_tensor_that_outgrows_its_storage_is_refused_by_name() -> None:

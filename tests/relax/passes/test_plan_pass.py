@@ -25,7 +25,7 @@ from symalloc.relax.run.runner import Runner
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
 from tests.pool.processes import died, survives
-from tests.relax.built import MODULES, bits, errors, graph, machine
+from tests.relax.built import MODULES, bits, errors, machine
 
 pytestmark = pytest.mark.slow
 
@@ -67,20 +67,6 @@ def built(module: tvm.IRModule) -> relax.VirtualMachine:
 def empty_rows(count: int) -> tvm.runtime.Tensor:
     """Any number of rows that hold nothing."""
     return tvm.runtime.tensor(np.zeros((count, 0), "float32"))
-
-
-def mlp() -> tvm.IRModule:
-    def write(emit: Any, x: relax.Var, w: relax.Var, v: relax.Var) -> relax.Expr:
-        hidden = emit(relax.op.nn.gelu(emit(relax.op.matmul(x, w))))
-        return relax.op.nn.relu(emit(relax.op.matmul(emit(relax.op.matmul(hidden, v)), w)))
-
-    return graph(write, x=("n", 64), w=(64, 128), v=(128, 64))
-
-
-@pytest.mark.parametrize("flavour", ["default", "target"])
-def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
-    for result in same(mlp(), SIZES, pipeline=flavour):
-        assert result.arena_bytes == result.floor_bytes
 
 
 def test_a_slice_up_to_the_end_has_a_size() -> None:

@@ -13,15 +13,11 @@ from tvm import relax
 
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.open_model import load_module
+from tests.relax.built import graph
 
 
 def module() -> Any:
-    n = tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.add(x, relax.const([1.0, 2.0, 3.0, 4.0], "float32"))))
-    return builder.get()
+    return graph(lambda _, x: relax.op.add(x, relax.const([1.0, 2.0, 3.0, 4.0], "float32")), x=("n", 4))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
+from tvm import relax
 
 import symalloc
 from symalloc.errors import RunError, SymallocError
@@ -34,7 +33,7 @@ from symalloc.relax.run.inputs import random_arguments
 from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.worker_pool import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
-from tests.relax.built import MODULES, SCRIPT
+from tests.relax.built import MODULES, SCRIPT, graph
 
 FLOAT, INT = DType("float32", 32), DType("int64", 64)
 
@@ -115,29 +114,19 @@ def test_a_difference_is_seen_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.difference is not None and result.difference.startswith("output 0 differs in ")
 
 
-@I.ir_module
-class Garbage:
+def garbage(beside: Any) -> tvm.IRModule:
     """The largest elements of n rows, which nothing writes where there are none; and a tensor beside."""
 
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((3,), "float32")):  # noqa: N805
-        a = R.add(R.max(x, axis=[0]), R.const(1.0))
-        return (a, R.multiply(y, y))
+    def write(emit: Any, x: relax.Var, y: relax.Var) -> relax.Expr:
+        most = emit(relax.op.add(emit(relax.op.max(x, axis=[0])), relax.const(1.0)))
+        return relax.Tuple([most, emit(beside(y, y))])
 
-
-@I.ir_module
-class Other:
-    """The same with another tensor beside."""
-
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((3,), "float32")):  # noqa: N805
-        a = R.add(R.max(x, axis=[0]), R.const(1.0))
-        return (a, R.add(y, y))
+    return graph(write, x=("n", 4), y=(3,))
 
 
 def test_garbage_is_told_from_a_wrong_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planned side is the unplanned module on memory that holds other numbers, then a wrong one."""
-    runner, other = Runner(Garbage), Runner(Other)
+    runner, other = Runner(garbage(relax.op.multiply)), Runner(garbage(relax.op.add))
     monkeypatch.setattr(runner, "_unplanned", runner._filled[1])
     for planned, difference, undetermined in (
         (runner._filled[0], None, "output 0 in 4 of 4 elements"),
