@@ -19,15 +19,10 @@ from symalloc.analysis.dependencies import (
 )
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import RegionKind
-from symalloc.linter.linter import check
 from symalloc.planner.check.validate import TensorPlace, fences
-from symalloc.program.ir import CallKernel, Operand, Ownership, Program, Var
+from symalloc.program.ir import Operand, Ownership, Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import Domain
-from symalloc.prover.prover import Prover
-from symalloc.relax.extract import extract
-from symalloc.rulebook.rule import load_rules
-from tests.mutation.vm.subjects import planned_by_tvm
 from tests.program.build import KERNELS, NOTHING, Body, param, program_of
 from tests.scale import tries
 
@@ -251,31 +246,3 @@ def test_collisions_against_random_orders(seed: int) -> None:
             assert not any(loses(graph, order, pair) for order in some), pair
         else:
             assert loses(graph, relation.showing(found), pair), (pair, found)
-
-
-MODELS = ("mlp_dynamic_batch", "mlp_residual", "norms", "cross_attention")
-
-
-def _without_a_call(program: Program) -> Iterator[tuple[str, Program]]:
-    """The program without one of its kernel calls, once for each."""
-    for name, function in program.functions.items():
-        instructions = function.body.instructions
-        for index, left_out in enumerate(instructions):
-            if isinstance(left_out, CallKernel):
-                rest = (*instructions[:index], *instructions[index + 1 :])
-                changed = replace(function, body=replace(function.body, instructions=rest))
-                yield (
-                    f"{name}: {index} {left_out.kernel}",
-                    replace(program, functions={**program.functions, name: changed}),
-                )
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_each_call_is_missed(model: str) -> None:
-    program, prover, rules = extract(planned_by_tvm(model), name=model), Prover(), load_rules()
-    assert not [d for d in check(program, rules, prover).diagnostics if d.rule == "SYM208"]
-    changed = list(_without_a_call(program))
-    assert changed
-    for what, broken in changed:
-        found = [d for d in check(broken, rules, prover).diagnostics if d.rule == "SYM208"]
-        assert {str(d.severity) for d in found} == {"error"}, (what, [d.message for d in found])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from itertools import combinations
+from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 from tvm.script import from_source
 
 import symalloc
 from symalloc.analysis.effects import Intervals
 from symalloc.analysis.interprocedural import analyse
-from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Operand, Program, Var
 from symalloc.program.types import TupleType
-from tests.program.build import NOTHING, Body, param, tensor_of
+from tests.planner.random_programs import MIX, MIX_KERNEL, Maker
+from tests.program.build import KERNELS, NOTHING, U8, Body, param, program_of, tensor_of
 from tests.program.live_oracle import live_together
 from tests.scale import tries
 
@@ -34,33 +35,23 @@ def overlapping(program: Program) -> set[frozenset[Var]]:
     return {frozenset(pair) for pair in combinations(positions, 2) if positions[pair[0]] & positions[pair[1]]}
 
 
-class Code(Body):
-    """A body with memory of its own for each tensor, as it is before planning."""
-
-    def fresh(self, name: str | None = None, *, filled: bool = True) -> Var:
-        made = AllocFresh(var=self.var(tensor_of(SIZE), name), shape=tensor_of(SIZE).shape, dtype=U8)
-        self.emit(made)
-        if filled:
-            self.call("fill", made.var)
-        return made.var
-
-
-U8 = tensor_of(1).dtype
-assert U8 is not None
+def made(body: Body) -> Var:
+    """A tensor with memory of its own, as it is before planning."""
+    kind = tensor_of(SIZE)
+    return body.emit(AllocFresh(var=body.var(kind), shape=kind.shape, dtype=U8))
 
 
 def callees() -> tuple[Function, ...]:
     """What a callee may do to its arguments."""
-    made: list[Function] = []
-    for name in ("reads", "updates", "returns", "chooses", "pairs"):
+    found: list[Function] = []
+    for name in ("reads", "returns", "chooses", "pairs", "updates"):
         a, b = param("a", SIZE), param("b", SIZE)
-        body = Code(a, b, name=name)
+        body = Body(a, b, name=name)
         result: Operand = a
         match name:
             case "reads":
-                inner = body.fresh()
-                body.call("add", a, b, inner)
-                result = inner
+                result = made(body)
+                body.call("add", a, b, result)
             case "updates":
                 body.call("update", a)
                 body.call("read", b)
@@ -69,111 +60,70 @@ def callees() -> tuple[Function, ...]:
                 result = body.branch(lambda a=a: a, lambda b=b: b)
             case "pairs":
                 result = body.tuple(a, b)
-        made.append(body.finish(result))
-    return tuple(made)
+        found.append(body.finish(result))
+    return tuple(found)
 
 
 CALLEES = callees()
-RESULTS = {f.name: f.result_type for f in CALLEES}
 
 
-class Writer:
+class Writer(Maker):
     """Writes a random program; `plain` ones hold what lowered models hold, and no partial writes."""
 
-    def __init__(self, draw: st.DrawFn, *, plain: bool) -> None:
-        self.draw, self.plain = draw, plain
-        self.body = Code(param("x", SIZE))
-        self.left = draw(st.integers(3, 12))
+    plain = False
 
-    def pick(self, known: list[Var]) -> Var:
-        return self.draw(st.sampled_from(known))
+    def cast(self) -> None:
+        self.compute()
 
-    def block(self, known: list[Var], depth: int) -> Var:
-        known = list(known)
-        for _ in range(self.draw(st.integers(0, 5))):
-            if self.left <= 0:
-                break
-            self.left -= 1
-            self.step(known, depth)
-        return self.pick(known)
+    def packed(self) -> None:
+        self.compute() if self.plain else super().packed()
 
-    def step(self, known: list[Var], depth: int) -> None:
-        common = ["new", "new", "alias", "read", "add", "tuple", "call", "reshape"]
-        extra = [] if self.plain else ["scatter", "update", "late", "view", "same", "unknown"]
-        kind = self.draw(st.sampled_from(common + extra + ["branch"] * 2 * (depth < 2)))
-        if kind == "branch":
-            known.append(
-                self.body.branch(lambda: self.block(known, depth + 1), lambda: self.block(known, depth + 1))
-            )
-            return
-        known += self.simple(kind, known)
+    def update(self) -> None:
+        kind = "read" if self.plain else self.random.choice(("read", "update", "scatter", "late", "part"))
+        var, extent = self.pick()
+        if kind == "late":
+            self.visible.append((made(self.body), extent))
+        elif kind == "part":
+            part = self.body.view(var, 2, offset=self.random.randint(0, 2))
+            self.body.call(self.random.choice(("read", "fill")), part)
+        else:
+            self.body.call(kind, var)
 
-    def simple(self, kind: str, known: list[Var]) -> list[Var]:
-        body, a, b = self.body, self.pick(known), self.pick(known)
-        match kind:
-            case "new" | "late":
-                return [body.fresh(filled=kind == "new")]
-            case "alias":
-                return [body.alias(a)]
-            case "read" | "scatter" | "update":
-                body.call(kind, a)
-            case "add":
-                made = body.fresh(filled=False)
-                body.call("add", a, b, made)
-                return [made]
-            case "tuple":
-                return [body.take(body.tuple(a, b), self.draw(st.integers(0, 1)))]
-            case "reshape":
-                return [body.reshape(a, SIZE)]
-            case "view":
-                part = body.view(a, 2, offset=self.draw(st.integers(0, 2)))
-                body.call(self.draw(st.sampled_from(["read", "fill"])), part)
-            case "same" | "unknown":
-                ownership = Ownership.ARGUMENT if kind == "same" else Ownership.UNKNOWN
-                return [body.packed("f", a, b, ownership=ownership)]
-            case "call":
-                return self.call(a, b)
-        return []
-
-    def call(self, a: Var, b: Var) -> list[Var]:
-        names = ["reads", "returns", "chooses", "pairs"] + ["updates"] * (not self.plain)
-        name = self.draw(st.sampled_from(names))
-        result = self.body.function(name, a, b, kind=RESULTS[name])
+    def call(self) -> None:
+        callee = self.random.choice(CALLEES[: 4 if self.plain else 5])
+        (a, extent), (b, _) = self.pick(), self.pick()
+        result = self.body.function(callee.name, a, b, kind=callee.result_type)
         if isinstance(result.type, TupleType):
-            return [self.body.take(result, self.draw(st.integers(0, 1)))]
-        return [result]
+            result = self.body.take(result, self.random.randrange(2))
+        self.visible.append((result, extent))
 
 
-@st.composite
-def programs(draw: st.DrawFn, *, plain: bool) -> Program:
-    writer = Writer(draw, plain=plain)
-    known = [writer.body.params[0]]
-    while writer.left > 0:
-        writer.left -= 1
-        writer.step(known, 0)
-    result = writer.pick(known) if draw(st.booleans()) else NOTHING
-    return writer.body.program(result, *CALLEES)
+def program(seed: int, *, plain: bool) -> Program:
+    random, x = Random(seed), param("x", SIZE)
+    writer = Writer(random, Body(x), {x: str(SIZE)})
+    writer.extents, writer.plain = [str(SIZE)], plain
+    writer.grow(random.randint(3, 12))
+    result = random.choice((writer.pick()[0], NOTHING))
+    return program_of(writer.body.finish(result), *CALLEES, kernels={**KERNELS, MIX: MIX_KERNEL})
 
 
 def test_memory_that_is_filled_anew_is_free_in_between() -> None:
-    body = Code()
-    a = body.fresh()
+    body = Body()
+    a = made(body)
+    body.call("fill", a)
     for kernel in ("read", "fill", "read"):
-        body.fresh()
+        body.call("fill", made(body))
         body.call(kernel, a)
     assert ranges(body.program(NOTHING))[a] == ((0, 3), (4, 7))
 
 
-@settings(max_examples=tries(75, 1500))
-@given(programs(plain=False))
-def test_what_is_live_together_on_some_path_overlaps(program: Program) -> None:
-    assert live_together(program) <= overlapping(program)
-
-
-@settings(max_examples=tries(75, 1500))
-@given(programs(plain=True))
-def test_in_programs_as_lowering_makes_them_nothing_else_overlaps(program: Program) -> None:
-    assert live_together(program) == overlapping(program)
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_is_live_together_on_some_path_overlaps(plain: bool) -> None:
+    """And nothing else, in programs as lowering makes them."""
+    for seed in range(tries(75, 1500)):
+        given = program(seed, plain=plain)
+        together, found = live_together(given), overlapping(given)
+        assert together == found if plain else together <= found, seed
 
 
 BEHIND_AN_IF = """@I.ir_module

@@ -125,22 +125,6 @@ def packed(problem: Problem, *, capacity: int | None, **options: int) -> ExactPa
     return pack_exactly(buffers(problem), offsets, capacity=capacity, **options)
 
 
-@given(problems())
-def test_a_packing_is_sound_and_says_its_height(problem: Problem) -> None:
-    found = packed(problem, capacity=None)
-    assert found.offsets is not None
-    assert_sound(problem, found.offsets)
-    assert found.height == max((found.offsets[b.id] + b.size for b in problem), default=0)
-
-
-@settings(deadline=None)
-@given(problems())
-def test_the_lowest_packing_is_found_and_proved(problem: Problem) -> None:
-    found = packed(problem, capacity=None)
-    assert found.optimal
-    assert found.height == lowest(problem)
-
-
 @settings(deadline=None)
 @given(problems(), st.integers(0, 40))
 def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int) -> None:

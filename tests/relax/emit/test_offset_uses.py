@@ -11,7 +11,7 @@ import pytest
 import tvm
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.program.ir import AllocFresh, Function, If, Operand, Program, TupleValue, Var
+from symalloc.program.ir import AllocFresh, Function, If, Program, TupleValue, Var
 from symalloc.relax.emit.kernel_offsets import OffsetUses, accepts_offset, offset_uses, with_offsets
 from tests.program.build import U8, Body, param, shape, tensor_of
 
@@ -32,39 +32,6 @@ def fresh(body: Body) -> Var:
 
 def anywhere(_: str) -> frozenset[int]:
     return EVERYWHERE
-
-
-def nowhere(_: str) -> frozenset[int]:
-    return frozenset()
-
-
-@pytest.mark.parametrize(
-    ("steps", "away", "settled", "positions"),
-    [
-        ("copy x a; add a a b", "ab", "", {"copy": {1}, "add": {0, 1, 2}}),
-        ("copy a b; _ = packed f a", "b", "", {"copy": {1}}),  # `a` lies at offset zero
-        ("read a; read b; _ = packed f a", "ab", "a", {"read": {0}}),  # `b` still comes at an offset
-    ],
-)
-def test_a_kernel_that_takes_offsets_gets_them_where_it_is_called_with_one(
-    steps: str, away: str, settled: str, positions: dict[str, set[int]]
-) -> None:
-    body = Body(X)
-    known = {"x": X, "a": fresh(body), "b": fresh(body)}
-    body.follow(steps, **known)
-    found = uses(body.finish(), anywhere, [known[name] for name in away])
-    assert found.needs_zero_offset == {known[name] for name in settled}
-    assert found.offset_parameters == positions
-
-
-def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
-    body = Body(X)
-    a, b = fresh(body), fresh(body)
-    body.call("copy", a, b)
-    body.call("update", a)
-    found = uses(body.finish(), lambda kernel: {0} if kernel == "copy" else set(), [a, b])
-    assert found.needs_zero_offset == {a, b}
-    assert found.offset_parameters == {}  # `a` reaches `copy` settled
 
 
 USERS: dict[str, Callable[[Body, Var], object]] = {
@@ -102,32 +69,6 @@ def test_the_result_and_the_test_of_an_if_are_settled() -> None:
     body.blocks[0] = [*before, replace(branch, test=test)]
     found = uses(body.finish(result), anywhere, [test, result, other])
     assert found.needs_zero_offset == {test, result}
-
-
-@pytest.mark.parametrize("takes", [anywhere, nowhere])
-def test_views_arrive_like_what_they_are_views_of(takes: Callable[[str], frozenset[int]]) -> None:
-    body = Body(X)
-    a = fresh(body)
-    seen: Operand = body.reshape(body.alias(a), "n", 1)
-    body.call("read", seen)
-    found = uses(body.finish(), takes, [a])
-    assert found.needs_zero_offset == (frozenset() if takes is anywhere else {a})
-    assert found.offset_parameters == ({"read": {0}} if takes is anywhere else {})
-
-
-def test_kernels_that_get_nothing_at_an_offset_are_not_asked() -> None:
-    body = Body(X)
-    a, b = fresh(body), fresh(body)
-    body.call("copy", X, a)
-    body.call("exp", a, b)
-    asked: list[str] = []
-
-    def accepts(kernel: str) -> frozenset[int]:
-        asked.append(kernel)
-        return EVERYWHERE
-
-    uses(body.finish(), accepts, [b])
-    assert asked == ["exp"]
 
 
 _KERNELS = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import filterfalse
 from pathlib import Path
@@ -22,7 +22,7 @@ from symalloc.relax.shrink.shrink_kernels import is_kept, shrink_kernels
 from tests.models.execution import random_inputs
 from tests.relax.shrink.misplaced import faults
 
-__all__ = ["different", "faulty", "outputs", "shrunk", "targets"]
+__all__ = ["different", "extents", "faulty", "outputs", "ran", "shrunk", "targets"]
 
 PLAIN = {"kind": "llvm"}
 CONTRACTS = {"kind": "llvm", "mcpu": "haswell"}  # has an instruction for a product in a sum
@@ -75,6 +75,26 @@ def outputs(module: tvm.IRModule, name: str, arguments: Sequence[np.ndarray]) ->
 def _bits(result: tvm.runtime.Tensor) -> bytes:
     found: np.ndarray = result.numpy()
     return found.tobytes()
+
+
+@lru_cache(maxsize=2)
+def _compiled(kernel: tirx.PrimFunc) -> Callable[..., None]:
+    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    return tvm.compile(module, "llvm")["main"]  # type: ignore[no-any-return]
+
+
+def ran(kernel: tirx.PrimFunc, arguments: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+    """What is in the arrays behind a call of a kernel."""
+    given = [tvm.runtime.tensor(one) if isinstance(one, np.ndarray) else one for one in arguments]
+    _compiled(kernel)(*given)
+    return [one.numpy() for one in given if not isinstance(one, int)]
+
+
+def extents(param: ir.Var, symbols: Mapping[str, int]) -> list[int]:
+    """The extents of a parameter of a kernel, where symbols have these values."""
+    rule = (ir.Var, lambda var: tirx.IntImm("int64", symbols[var.name]))
+    found = (tvm_ffi.structural_map(extent, rule) for extent in elements(param.ty.shape))
+    return [int(tvm.sym.Analyzer().simplify(one)) for one in found]
 
 
 # -- faults --------------------------------------------------------------------------------------------------

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations, pairwise
 from random import Random
 
 import numpy as np
 import pytest
-import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.script import tirx as T  # noqa: N812
@@ -20,6 +18,7 @@ from symalloc.relax.shrink.chunks import Rows, cut_kernel, row_loops, rows_of
 from symalloc.relax.shrink.kernel_stages import stages_of
 from symalloc.relax.shrink.shrink_kernels import plan_workspaces, shrink_kernels
 from tests.relax.built import graph
+from tests.relax.shrink.compared import extents, ran
 from tests.relax.shrink.misplaced import faults
 from tests.scale import tries
 
@@ -79,30 +78,6 @@ def stores(kernel: tirx.PrimFunc) -> set[int]:
     return {at for at, one in enumerate(elements(kernel.params)) if any(map(one.same_as, targets))}
 
 
-@lru_cache(maxsize=2)
-def compiled(kernel: tirx.PrimFunc) -> Callable[..., None]:
-    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
-    return tvm.compile(module, "llvm")["main"]  # type: ignore[no-any-return]
-
-
-def run(kernel: tirx.PrimFunc, arguments: Sequence[np.ndarray | int]) -> list[np.ndarray]:
-    """What is in the arrays then."""
-    given = [tvm.runtime.tensor(one) if isinstance(one, np.ndarray) else one for one in arguments]
-    compiled(kernel)(*given)
-    return [one.numpy() for one in given if not isinstance(one, int)]
-
-
-def inputs(kernel: tirx.PrimFunc, n: int) -> list[np.ndarray]:
-    """Random tensors for the parameters of a kernel."""
-    random, found = np.random.default_rng(0), []
-    for param in elements(kernel.params):
-        extents = [
-            tvm_ffi.structural_map(e, (ir.Var, lambda _: tirx.IntImm("int64", n))) for e in param.ty.shape
-        ]
-        found.append(random.random([int(tvm.sym.Analyzer().simplify(e)) for e in extents], dtype="float32"))
-    return found
-
-
 def test_kernels_are_cut_where_rows_follow_from_rows() -> None:
     found = {name: {tuple(sorted(rows.items())) for _, _, rows in cuts(name)} for name in KERNELS}
     assert found["matmul"] == {((0, 0), (2, 0)), ((0, 1), (2, 1)), ((1, 1), (2, 2))}
@@ -119,8 +94,10 @@ def test_the_pieces_make_what_the_kernel_makes(
     name: str, parts: Mapping[int, int], made: tirx.PrimFunc, rows: Rows
 ) -> None:
     kernel, random = KERNELS[name], Random(0)
-    arrays = inputs(kernel, N)
-    expected = run(kernel, arrays)
+    source = np.random.default_rng(0)
+    shapes = [extents(param, {"n": N}) for param in elements(kernel.params)]
+    arrays = [source.random(shape, dtype="float32") for shape in shapes]
+    expected = ran(kernel, arrays)
     stored = stores(kernel)
     total = arrays[min(stored)].shape[rows[min(stored)]]
     ends = sorted({0, total, *(random.randint(0, total) for _ in range(2))})
@@ -133,7 +110,7 @@ def test_the_pieces_make_what_the_kernel_makes(
             )
             place = tuple(slice(end - start) if i == dim else slice(None) for i in range(given[at].ndim))
             given[at][place] = arrays[at].take(range(start, end), dim)
-        after = run(made, [*given, start, end - start])
+        after = ran(made, [*given, start, end - start])
         for at, (one, right) in enumerate(zip(after, expected, strict=True)):
             before = arrays[at].copy() if at not in parts else given[at]
             if at in stored:

@@ -7,7 +7,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-import tvm
 from tvm import ir, relax, tirx
 from tvm.script import tirx as T  # noqa: N812
 
@@ -15,6 +14,7 @@ from symalloc.relax.ir_types import elements, typed_var, with_parameters, with_v
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.shrink.kernel_parts import Part, restores, with_parts
 from tests.relax.built import graph
+from tests.relax.shrink.compared import extents, ran
 from tests.relax.shrink.misplaced import faults
 from tests.scale import tries
 
@@ -60,18 +60,6 @@ def wholes(kernel: tirx.PrimFunc) -> Iterator[Mapping[int, Part]]:
 CASES = [(name, parts) for name, kernel in KERNELS.items() for parts in wholes(kernel)]
 
 
-def run(kernel: tirx.PrimFunc, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What is in the arrays then."""
-    module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
-    given = [tvm.runtime.tensor(one) for one in arrays]
-    tvm.compile(module, "llvm")["main"](*given)
-    return [one.numpy() for one in given]
-
-
-def extents(param: tirx.Var, symbols: Mapping[str, int]) -> list[int]:
-    return [int(e) if isinstance(e, tirx.IntImm) else symbols[e.name] for e in elements(param.ty.shape)]
-
-
 def inside(parts: Mapping[int, Part], position: int, part: Sequence[int]) -> tuple[slice, ...]:
     """Where a part lies in its whole."""
     begins = parts[position].offsets if position in parts else (0,) * len(part)
@@ -88,8 +76,8 @@ def test_a_kernel_does_with_a_whole_what_it_did_with_the_part(name: str, parts: 
     larger = [extents(param, symbols) for param in elements(made.params)]
     arrays = [random.random(shape, dtype="float32") for shape in larger]
     places = [inside(parts, position, shape) for position, shape in enumerate(shapes)]
-    expected = run(given, [np.ascontiguousarray(a[at]) for a, at in zip(arrays, places, strict=True)])
-    found = run(made, arrays)
+    expected = ran(given, [np.ascontiguousarray(a[at]) for a, at in zip(arrays, places, strict=True)])
+    found = ran(made, arrays)
     for whole, before, at, part in zip(found, arrays, places, expected, strict=True):
         before[at] = part
         assert whole.tobytes() == before.tobytes()
