@@ -20,7 +20,6 @@ from symalloc.size.parse import parse_expr
 from tests.program.build import Body, param
 
 EMPTY = Body(param("x", "n"), name="main").finish(param("x", "n"))
-PLAIN = ("64*n", "128*n", "64*n", "128*n")
 # a third above the floor by every heuristic, either for small n or for large
 CROSSED = (("128*n", 3, 5), ("64*n", 4, 7), ("64*n", 2, 4), ("64*n", 1, 3), ("4096", 0, 3), ("64*n", 0, 2))
 
@@ -38,18 +37,6 @@ def found(*arenas: Sequence[Buffer]) -> list[Layout]:
         plan = Plan(function="main", arenas=step.arenas)
         assert validate(plan, Domain(), Prover(), machine=False) == ()
     return steps
-
-
-def test_what_is_at_the_floor_takes_no_rung() -> None:
-    steps = found([buffer(i, size, i, i + 2) for i, size in enumerate(PLAIN)])
-    assert steps and all(step.fallbacks == () for step in steps)
-
-
-def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
-    apart = [replace(buffer(i, size, i, i + 2), grounded=i < 2) for i, size in enumerate(PLAIN)]
-    for step in found(*([one] for one in apart)):
-        started = [p for arena in step.arenas for p in arena.placements if p.buffer.grounded]
-        assert len(started) == 2 and all(p.offset == 0 for p in started)
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:

@@ -70,13 +70,6 @@ def test_no_arena_is_held_beside_what_a_callee_takes() -> None:
     assert together == [{"t0"}, {"t1"}]
 
 
-def test_whole_storages_put_everything_at_offset_zero() -> None:
-    program = simple("64*n", "64*n", "4096")
-    plan = only(plan_program(program, Prover(), options=PlanOptions(flavour="storages")))
-    assert len(plan.arenas) == 2
-    assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
-
-
 def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
     real, asked = LayoutSearch.layout, 0
 
@@ -132,12 +125,6 @@ def test_constant_arenas_end_before_results_are_made() -> None:
     plan = only(plan_program(program_of(function), Prover(), options=PlanOptions(bounds="reserve")))
     assert len(plan.arenas) > 1 and all(a.size.as_constant is not None for a in plan.arenas)
     assert all(p.buffer.name != "r" for a in plan.arenas for p in a.placements)
-
-
-def test_a_plan_is_the_same_each_time() -> None:
-    program = simple("64*n", "100", "16*n", "3*n + 5", "64*n")
-    first, second = (only(plan_program(program, Prover())) for _ in range(2))
-    assert first == second
 
 
 def test_a_certificate_is_made_for_all_functions() -> None:

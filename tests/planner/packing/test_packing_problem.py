@@ -69,11 +69,6 @@ def test_csv_is_read_whatever_the_order_of_its_columns() -> None:
     assert problem.table == (("size", "id", "upper", "lower"), ("4", "x", "3", "0"), ("8", "y", "5", "2"))
 
 
-def test_csv_may_give_alignments() -> None:
-    problem = read_csv("id,lower,upper,size,alignment\nx,0,1,4,256\n", "file")
-    assert problem.buffers[0].alignment == 256
-
-
 MINIMALLOC = """buffer_id,begin,end,size,hint,gaps,alignment,offset
 a,0,4,8,-1,,4,8
 b,1,9,4,16,3-4 6-7@0:2 20-30,2,
@@ -330,14 +325,6 @@ def test_mixed_alignments_are_all_kept() -> None:
     packing = pack_problem(found, budget=QUICK)
     for n in (1, 3, 100):
         check(packing, {"n": n})
-
-
-def test_the_proof_comes_along_where_it_is_wanted() -> None:
-    found = problem([("64*n", 0, 2), ("128", 1, 3)])
-    files = pack_problem(found, budget=QUICK, certify=True).certificate
-    assert files is not None and "index.json" in files
-    assert any("apart" in name for name in files)
-    assert pack_problem(found, budget=QUICK).certificate is None
 
 
 def test_nothing_packs_into_nothing() -> None:

@@ -282,15 +282,6 @@ def test_refusals_reach_the_user() -> None:
         relax.build(module("Reads"), "llvm", relax_pipeline=symalloc.pipeline(alias="y=x"))
 
 
-def test_the_public_face() -> None:
-    assert symalloc.run(module("Optimizer"), {"n": 4}, alias="updated=w", check=True).difference is None
-    assert carried(symalloc.plan(module("Optimizer"), alias=["updated=w"]))
-    built = relax.build(module("Optimizer"), "llvm", relax_pipeline=symalloc.pipeline(alias="updated=w"))
-    w, g = (tvm.runtime.tensor(np.ones((2, 8), dtype="float32")) for _ in range(2))
-    updated, _ = relax.VirtualMachine(built, tvm.cpu())["main"](w, g)
-    assert address(updated) == address(w)
-
-
 # -- random modules ----------------------------------------------------------------------------------------
 
 UNARY: Sequence[Callable[[relax.Expr], relax.Expr]] = (

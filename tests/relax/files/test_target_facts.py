@@ -11,7 +11,6 @@ from tvm.target import Target
 
 import symalloc
 from symalloc.errors import RunError
-from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import (
     device_kind,
     generates_code,
@@ -119,14 +118,6 @@ def test_nothing_is_run_without_a_device(kind: str, words: str) -> None:
 def test_branches_on_a_device_lint_clean_at_the_last_stage() -> None:
     last = symalloc.pipeline("opencl")(MODULES.Branches)
     assert not [d for d in symalloc.lint(last, stage="as-is") if d.severity != "note"]
-
-
-def test_storages_can_be_asked_for() -> None:
-    target = Target("opencl")
-    planned = plan_lowered(lower(module(), target), options=PlanOptions(flavour="storages"), target=target)
-    found = target_report(planned, "main", target)
-    assert found is not None
-    assert (found.flavour, found.shared, found.offset_kernels) == ("storages", True, 0)
 
 
 def test_kernels_that_are_bound_to_a_device_say_for_which_a_module_is_planned() -> None:

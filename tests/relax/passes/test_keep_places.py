@@ -24,7 +24,7 @@ from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import GatherSizes
 from symalloc.relax.source_spans import map_places, place_span, source_of
 from tests.models.zoo import MODELS
-from tests.relax.built import MODULES, bits, graph, lowered, rows
+from tests.relax.built import MODULES, bits, graph, rows
 from tests.scale import NIGHTLY
 
 # the others sort, which no pass makes a call_tir of, or work in place, which FuseTIR refuses
@@ -162,11 +162,6 @@ def test_as_much_is_captured_as_behind_the_planner_of_tvm_and_every_stage_is_cle
     assert regions(symalloc.pipeline(CUDA)(module)) == 0
 
 
-def test_where_nothing_branches_nothing_changes() -> None:
-    module = lowered("Chain")
-    assert KeepConditions()(module)["main"].same_as(module["main"])
-
-
 @I.ir_module
 class Sizes:
     @R.function(pure=False)
@@ -185,16 +180,6 @@ def test_sizes_known_at_entry_are_computed_once_and_those_that_may_divide_by_zer
     assert "R.shape([n * 4, m + 1])" in script
     assert "n // m" in script.split("first")[1]  # in front of the call
     assert "k * 2" in script.split("match_cast")[-1]
-
-
-def test_a_module_without_sizes_stays_as_it_is() -> None:
-    @I.ir_module
-    class Plain:
-        @R.function(pure=False)
-        def main(x: R.Tensor(("n",), "float32")):
-            return R.call_packed("first", x, ty_args=R.Any)
-
-    assert GatherSizes()(Plain)["main"].same_as(Plain["main"])
 
 
 def test_a_planned_module_computes_the_same_without_a_function_for_each_offset() -> None:

@@ -10,9 +10,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.program.reading import PipelineName
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.passes.stages import (
     MemoryFault,
     VerificationError,
@@ -22,7 +20,6 @@ from symalloc.relax.passes.stages import (
 from symalloc.session.linting import VerifyMemory
 from tests.modules import FAULTY
 from tests.relax.built import MODULES
-from tests.scale import pairs, part
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
@@ -57,17 +54,6 @@ def test_tvm_is_usable_after_a_failure() -> None:
         build("Branches", verify)
     build("Chain", verify)  # the instrument starts afresh
     assert not tvm.transform.PassContext.current().instruments
-
-
-@pytest.mark.parametrize(
-    ("name", "flavour"),
-    pairs(
-        part(["Branches", "Nested", "Tuples", "InPlace", "Reshapes", "Calls", "FromShape"], 2),
-        ["default", "target"],
-    ),
-)
-def test_what_we_plan_passes(name: str, flavour: PipelineName) -> None:
-    build(name, VerifyMemory(), pipeline(pipeline=flavour))
 
 
 def test_what_tvm_plans_rightly_passes() -> None:

@@ -9,7 +9,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
 from symalloc.errors import RunError
-from symalloc.relax.run.inputs import ObjectArgument, sequence_lengths, sizes_of_cache
+from symalloc.relax.run.inputs import ObjectArgument
 from symalloc.relax.run.runner import Runner
 from tests.models.zoo.llama import llama_paged_cache
 
@@ -191,11 +191,3 @@ def _less(*names: str) -> tvm.IRModule:
 def test_one_function_has_to_make_them(module: tvm.IRModule, said: str) -> None:
     with pytest.raises(RunError, match=said):
         Runner(module, function="main").run({"n": 1})
-
-
-def test_a_symbol_without_a_customary_name_needs_a_value() -> None:
-    functions = Runner(_less("one"), function="main")._functions
-    assert sequence_lengths(functions["main"], {"n": 2}) == (4, 4)
-    with pytest.raises(RunError, match="no value for `k`, which `two` takes; add --bind k="):
-        sizes_of_cache(functions["two"], (4, 4), {"n": 2})
-    assert sizes_of_cache(functions["two"], (4, 4), {"n": 2, "k": 7}) == {"k": 7}

@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc import RunError, UsageError
+from symalloc import RunError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.program.packed_contracts import contracts
 from symalloc.relax.files.load import lower_or_refuse
@@ -240,9 +240,3 @@ def test_kernels_under_way_end_however_often_a_call_is_interrupted(
         signal.signal(signal.SIGINT, before)
     assert pool.statistics().live == 0
     assert runner.run({"n": 50}, check=True).difference is None
-
-
-def test_what_makes_no_sense_is_refused() -> None:
-    for workers in (0, -1, 1000, 1.5, "2"):
-        with pytest.raises(UsageError, match="workers"):
-            symalloc.run(CALLERS.Static, {}, workers=workers)  # type: ignore[arg-type]
