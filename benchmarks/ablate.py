@@ -11,7 +11,7 @@ unplanned call, whose arenas take more of their floor, or which has more of them
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
     layers     heights of arenas of deep models over their floors, without layers that are stacked alike
     stacking   heights of random problems over their floors, without each way to stack buffers
-    passes     microseconds of a call of small models built with and without each pass behind the planner
+    passes     time and bytes of a call of models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
 
@@ -24,14 +24,11 @@ for all alike; `longest` is the time of the plan that suffers most, beside its o
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import count
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from time import process_time
 from typing import Any
 
@@ -40,12 +37,14 @@ import tvm
 
 from benchmarks.ablate_full import FULL_COLUMNS, full_rows
 from benchmarks.ablate_layers import LAYER_COLUMNS, layer_rows
+from benchmarks.ablate_passes import PASS_COLUMNS, pass_rows
 from benchmarks.ablate_prover import main as ablate_prover
 from benchmarks.ablate_stacking import STACKING_COLUMNS, stacking_rows
 from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
 from benchmarks.lint_llama import planned as planned_by_tvm
+from benchmarks.mechanism import Mechanism
 from benchmarks.order import NETWORKS, order_floors
-from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
+from benchmarks.plan_overhead import TARGET
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.analysis.interprocedural import FunctionAnalysis
@@ -60,7 +59,7 @@ from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import memory_reports
-from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
 from symalloc.rulebook.rule import load_rules
@@ -97,33 +96,6 @@ _ASSIGNMENT, _STACK = "symalloc.planner.buffers.assignment", "symalloc.planner.s
 _GRID = "symalloc.planner.grid"
 _OFFSETS, _GUARDS = "symalloc.planner.offsets", "symalloc.planner.overflow_guards"
 _VALIDATE, _OBLIGATIONS = "symalloc.planner.check.validate", "symalloc.planner.check.obligations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mechanism:
-    """A mechanism, what stands in for it by dotted name, and the dotted names of its `code`."""
-
-    stand_ins: Mapping[str, object]
-    code: Sequence[str] = field(default=())
-
-    @property
-    def lines(self) -> int:
-        """The lines of its code, docstrings included."""
-        return sum(_length(_defined(name)) for name in self.code)
-
-
-def _defined(name: str) -> Any:
-    """The syntax of the module, class or function of a dotted name."""
-    try:
-        return ast.parse(inspect.getsource(import_module(name)))
-    except ModuleNotFoundError:
-        above, _, last = name.rpartition(".")
-        return next(one for one in _defined(above).body if getattr(one, "name", None) == last)
-
-
-def _length(tree: Any) -> int:
-    first = 1 if isinstance(tree, ast.Module) else tree.lineno
-    return int(tree.body[-1].end_lineno) - first + 1
 
 
 _UNSEEN = Obligation("apart", "two are not apart", where=(), sides=())
@@ -419,69 +391,6 @@ ORDER_COLUMNS = {
     "arenas": ">8.3f",
     "seconds": ">9.2f",
 }
-
-
-# -- passes --------------------------------------------------------------------------------------------------
-
-
-@tvm.transform.module_pass(opt_level=0, name="Nothing")
-class _Nothing:
-    """The pass that stands in for another."""
-
-    def transform_module(self, module: tvm.IRModule, _context: object) -> tvm.IRModule:
-        """The module as it is."""
-        return module
-
-
-def _pass(name: str, *code: str) -> Mechanism:
-    """A pass, and the parts of `symalloc.relax.passes` that make it up."""
-    where = "symalloc.relax.passes"
-    return Mechanism(
-        stand_ins={f"{where}.pipeline.{name}": _Nothing}, code=[f"{where}.{part}" for part in code]
-    )
-
-
-PASSES: Mapping[str, Mechanism] = {
-    "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
-    "LowerGuards": _pass("LowerGuards", "sizes_and_guards.lower_guards", "sizes_and_guards._asserted"),
-    "KillOnPaths": _pass("KillOnPaths", "pipeline.KillOnPaths", "pipeline._KillWriter"),
-    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
-}
-"""The passes behind the planner."""
-
-
-def pass_rows(rounds: int) -> Iterator[dict[str, Any]]:
-    """A row for each pass: by how much a call takes longer without it, at worst and in the median."""
-    ratios: dict[str, list[float]] = {name: [] for name in PASSES}
-    for build in MODELS.values():
-        for dynamic in (True, False):
-            found = _call_times(build(dynamic), rounds)
-            for name in PASSES:
-                ratios[name].append(median(a / b for a, b in zip(found[name], found["-"], strict=True)))
-    for name, of in ratios.items():
-        yield {
-            "without": name,
-            "lines": PASSES[name].lines,
-            "worse": sum(ratio > 1.02 for ratio in of),
-            "worst": max(of),
-            "median": median(of),
-        }
-
-
-def _call_times(module: tvm.IRModule, rounds: int) -> dict[str, list[float]]:
-    """Microseconds of a call of `module`, built with all passes (`-`) and without each, in turns."""
-    given = arguments(module)
-    measures: dict[str, Callable[[], float]] = {}
-    for name, mechanism in {"-": Mechanism(stand_ins={}), **PASSES}.items():
-        with patched(mechanism.stand_ins):
-            built = tvm.relax.build(module, TARGET, relax_pipeline=pipeline(TARGET))
-        function = tvm.relax.VirtualMachine(built, tvm.cpu())["forward"]
-        measures[name] = partial(call_us, function, given, 100)
-    in_turns(1, measures)
-    return in_turns(3 * rounds, measures)
-
-
-PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f", "median": ">8.3f"}
 
 
 # -- lint ----------------------------------------------------------------------------------------------------

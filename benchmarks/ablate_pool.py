@@ -59,7 +59,7 @@ def _option(name: str, value: str) -> Mechanism:
 MECHANISMS: Mapping[str, Mechanism] = {
     "blocks that nearly fit": Mechanism(
         "paged_range.h",
-        "bool near = !scarce_ && Crowded(which);",
+        "bool near = !scarce_ && Crowded();",
         "bool near = false;",
         ("near_fit_cache.h", "slack_table.h"),
     ),

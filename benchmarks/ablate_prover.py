@@ -44,14 +44,14 @@ _nothing, _false, _none = _always(None), _always(False), _always(())
 
 
 # layer -> what stands in for it
-LAYERS: dict[str, dict[str, Callable[..., object]]] = {
+LAYERS: dict[str, dict[str, object]] = {
     "bounds": {f"{_QUERY}._by_bounds": _nothing},
-    "refutation": {f"{_QUERY}._by_refutation": _nothing},
+    "refutation": {f"{_QUERY}.refute": _nothing},
     "products": {f"{_QUERY}.contradiction": _false},
     "remainders": {f"{_QUERY}._Refutation.residues": _false},
     "multipliers": {f"{_QUERY}._multipliers": _none},
     "polynomial division": {f"{_QUERY}.long_division": lambda above, _below: (ZERO, above)},
-    "far points": {f"{_QUERY}._far": _none},
+    "far points": {f"{_QUERY}.FAR": ()},
     "descent": {"symalloc.prover.prover._Search._descend": _nothing},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ablate
+from benchmarks import ablate, ablate_passes, ablate_pool, ablate_prover
 from benchmarks.harness import patched
+from benchmarks.mechanism import Mechanism
 from benchmarks.structure import importers, numeric_constants, trees
 
 ROOT = Path(__file__).parent.parent
@@ -122,10 +123,13 @@ def test_there_are_no(name: str) -> None:
 
 def test_what_an_ablation_leaves_out_is_there() -> None:
     """Or a row would end the benchmark, or say too few lines."""
-    tables = [one for one in vars(ablate).values() if isinstance(one, dict)]
-    rows = [row for table in tables for row in table.values() if isinstance(row, ablate.Mechanism)]
+    tables = [one for one in (*vars(ablate).values(), ablate_passes.PASSES) if isinstance(one, dict)]
+    rows = [row for table in tables for row in table.values() if isinstance(row, Mechanism)]
     assert len(rows) > 20
     for row in rows:
         assert row.lines >= 0
-        with patched(row.stand_ins):
+    for stand_ins in (*(row.stand_ins for row in rows), *ablate_prover.LAYERS.values()):
+        with patched(stand_ins):
             pass
+    for mechanism in ablate_pool.MECHANISMS.values():
+        assert mechanism.line in (ablate_pool.ROOT / "native" / "pool" / mechanism.file).read_text()
