@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import tvm
 
+from symalloc.cli.bindings import MOST_BINDINGS
 from symalloc.pool.trace import trace_as_json
 from tests.modules import CHAIN
 from tests.pool.processes import descendants, until_busy, until_gone
@@ -142,7 +143,10 @@ def test_one_bad_file_does_not_hide_the_others(run: Run) -> None:
 # -- one line on standard error
 
 WRONG = [
+    ("--verson", "--version"),
     ("lint", "nothing to lint; give files or directories"),
+    ("lint --formt json model.py", "--format"),
+    ("lint model.py --format xml", "sarif"),
     ("lint ''", "an empty file name was given"),
     ("lint missing.py", "no such file or directory: missing.py"),
     ("lint pipe.py", "pipe.py is not a regular file"),
@@ -254,7 +258,19 @@ WRONG = [
     ("diff model.py missing.py", "no such file"),
     ("run model.py", "no value for `n`; add --bind n=128"),
     ("run packed.py", "nobody.knows"),
+    ("run model.py --sweep n", "expected NAME=VALUES"),
+    ("run model.py --sweep =1..3", "expected NAME=VALUES"),
+    ("run model.py --sweep n=", "expected NAME=VALUES"),
+    ("run model.py --sweep n=1..x", "'x' is no whole number"),
+    ("run model.py --sweep n=1..2..3", "'2..3' is no whole number"),
     ("run model.py --sweep n=5..1", "the range 5..1 is empty"),
+    ("run model.py --sweep n=1..5:0", "a step must be at least 1, not 0"),
+    ("run model.py --sweep n=4:2", "a step needs a range"),
+    ("run model.py --sweep n=1,", "'' is no whole number"),
+    ("run model.py --sweep n=1 --sweep n=2", "gives the values of `n` twice"),
+    ("run model.py --sweep n=1..9223372036854775808", "no dimension can be more"),
+    ("run model.py --sweep n=1..9223372036854775807", f"more than {MOST_BINDINGS} values"),
+    ("run model.py --sweep n=1..1000 --sweep b=1..1000", "makes 1000000 bindings"),
     ("run model.py --sweep n=1..2 --bind n=1", "`n` has a value by --bind"),
     ("run model.py --bind n=1 --limit much", "--limit: `much` is no amount of memory"),
     ("run model.py --bind n=1 --limit -5", "--limit: `-5` is no amount of memory"),

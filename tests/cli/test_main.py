@@ -201,23 +201,6 @@ def test_the_cmake_package_lies_beside_the_library(run: Run) -> None:
     assert (status, out) == (0, f"{installed_library().parent / 'share' / 'cmake' / 'symalloc'}\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["lnt"], ["no such command: `lnt`", "did you mean `lint`?"]),
-        (["--verson"], ["--verson", "--version"]),
-        (["lint", "--formt", "json", "x"], ["--formt", "--format"]),
-        (["lint"], ["nothing to lint", "`symalloc lint --help`"]),
-        (["lint", "x.py", "--format", "xml"], ["xml", "sarif"]),
-    ],
-)
-def test_wrong_usage_is_2_with_a_suggestion(run: Run, arguments: list[str], words: list[str]) -> None:
-    status, out, err = run(*arguments)
-    assert status == 2
-    assert out == ""
-    assert all(word in err for word in words)
-
-
 def test_without_arguments_there_is_help(run: Run) -> None:
     status, out, err = run()
     assert (status, out) == (2, "")

@@ -115,7 +115,7 @@ def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defi
     """At `m = 0` no shape is defined.  That the sum may have nothing to add up is the module's own affair."""
     file, output = tmp_path / "quotient.py", tmp_path / "planned.json"
     file.write_text(QUOTIENT)
-    samples = ("--bind", "n=5,m=0", "--bind", "n=5,m=2")
+    samples = ("--bind", "n=5", "--bind", "m=0", "--bind", "n=5,m=2")
     status, out, _ = run("plan", file, *samples, "-o", output)
     assert status == 0
     assert output.exists()

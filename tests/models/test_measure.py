@@ -13,12 +13,11 @@ from tvm.script import relax as R  # noqa: N812
 
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.models.execution import run
-from tests.models.measure import ALLOCATOR, compiler, floor, floors, load, measured, usage
+from tests.models.measure import ALLOCATOR, compiler, floor, floors, load, measured
 from tests.models.pooled import differing
 from tests.models.zoo import MODELS
 from tests.scale import pairs, tries
 
-FREE, STORAGE, TABLE = 0, 1, 2
 ROW = 64 * 4
 
 
@@ -67,24 +66,6 @@ def unplanned(module: tvm.IRModule) -> relax.VirtualMachine:
 
 def argument(rows: int) -> Any:
     return tvm.runtime.tensor(np.ones((rows, 64), "float32"))
-
-
-def test_events_become_figures() -> None:
-    events = [STORAGE, 1, 0, 100, TABLE, 2, 0, 40, STORAGE, 3, 0, 64, FREE, 1, 0, 100]
-    found = usage([*events, STORAGE, 4, 0, 200, FREE, 4, 0, 200])
-    assert (found.allocations, found.outputs, found.table) == (3, 1, 40)
-    assert found.planned == 256  # 128 for the first, then 256 for the third
-    assert found.total == 64 + 256
-
-
-def test_what_an_earlier_call_took_is_not_counted() -> None:
-    found = usage([STORAGE, 2, 0, 64, FREE, 1, 0, 1000, FREE, 2, 0, 64])
-    assert (found.allocations, found.outputs, found.planned) == (1, 0, 64)
-
-
-def test_devices_are_added_up() -> None:
-    one, two = [STORAGE, 1, 0, 64, FREE, 1, 0, 64], [STORAGE, 2, 1, 64, FREE, 2, 1, 64]
-    assert usage([*one, *two]).planned == 128
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1000])
