@@ -161,8 +161,8 @@ class CastReading:
     target).
 
     `unchecked` holds the numbers of pairs whose target is a bare symbol with a value already: TVM 0.27's
-    KillAfterLastUse takes such an R.match_cast for a definition of what follows and drops it, so that nothing
-    compares them when the module runs.
+    KillAfterLastUse takes such an R.match_cast for a definition and drops it, so that nothing compares them
+    when the module runs, and behind it the symbol stands for the source.
     """
 
     definitions: dict[str, Expr] = field(default_factory=dict)
@@ -197,9 +197,9 @@ def read_cast(cast: MatchCast) -> CastReading:
         for index, (source, target) in pairs
         if index not in binding
     )
-    bare = frozenset(index for index, (_, target) in pairs if target.as_symbol is not None)
-    unchecked = bare if cast.returns else frozenset[int]()
-    return CastReading(definitions=definitions, compared=compared, unchecked=unchecked)
+    named = {None, *definitions}  # what a symbol that is bound here stands for is compared
+    bare = frozenset(index for index, (_, target) in pairs if cast.returns and target.as_symbol not in named)
+    return CastReading(definitions=definitions, compared=compared, unchecked=bare)
 
 
 def extent_pairs(source: Type, target: Type) -> Iterator[tuple[Expr, Expr]]:

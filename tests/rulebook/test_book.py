@@ -79,6 +79,7 @@ def test_rules_are_selected_by_id_beginning_and_name() -> None:
         "SYM307",
         "SYM308",
         "SYM309",
+        "SYM310",
     ]
     assert rules.select().rules == rules.rules
     assert next(r.id for r in rules.select(ignore=["sym1", "SYM2", "SYM9"]).rules) == "SYM301"

@@ -77,8 +77,9 @@ def match_casts(context: FunctionContext, cast: ir.MatchCast) -> Iterator[Site]:
     """The sites of one cast; extents that bind a symbol are compared with nothing."""
     reading = read_cast(cast)
     for index, source, target in reading.compared:
+        defined = target.as_symbol in context.facts.definitions  # by a cast, with which TVM compares this one
         yield Site(
-            kind="match-cast",
+            kind="unchecked-cast" if index in reading.unchecked and not defined else "match-cast",
             quantities={"source.extent": source, "extent": target},
             texts={"value": cast.var.name, "source": name_of(cast.source), "index": str(index)},
             checked=None if index in reading.unchecked else eq(source, target),
