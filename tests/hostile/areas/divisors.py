@@ -60,4 +60,8 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "T.if_then_else(n > 4, m, m % (n - 4) + 1)",
         "T.if_then_else(n > 4, m % (n - 4) + 1, m)",
     ),
+    _program(
+        "both sides of a conjunction are computed",
+        "T.if_then_else(T.And(n > 4, m // (n - 4) > 2), m, n)",
+    ),
 )

@@ -86,6 +86,25 @@ PROGRAMS = (
 """,
     ),
     kernel_program(
+        "a scan by doubling steps stores only what has a neighbour",
+        """
+  c = T.alloc_buffer((16,), 'float32')
+  d = T.alloc_buffer((16,), 'float32')
+  for i in range(16):
+      c[i] = a[i]
+  for s in range(4):
+      for i in range(16):
+          if i >= T.shift_left(1, s):
+              d[i] = c[i] + c[i - T.shift_left(1, s)]
++         else:
++             d[i] = c[i]
+      for i in range(16):
+          c[i] = d[i]
+  for i in range(16):
+      b[i] = c[i]
+""",
+    ),
+    kernel_program(
         "an element is made of its child in a heap, which is stored later",
         """
   b[0] = T.float32(0)
