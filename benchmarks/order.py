@@ -46,7 +46,7 @@ from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import random_arguments
 from symalloc.relax.run.machine import call, machines, planned_by_tvm
 from symalloc.size.expr import highest
-from tests.relax.reordering import error, reordered, with_constant_weights
+from tests.relax.reordering import error, reordered
 
 Binding = Mapping[str, int]
 COLUMNS = {
@@ -62,6 +62,29 @@ COLUMNS = {
     "dag/antichain": ">15.3f",
     "call": ">7.3f",
 }
+
+
+def with_constant_weights(module: tvm.IRModule, name: str, seed: int = 0) -> tvm.IRModule:
+    """`module` as it is deployed: its weights are constants, and what hangs on them alone is folded."""
+    function, random = module[name], np.random.default_rng(seed)
+    inputs = (
+        int(function.attrs["num_input"]) if "num_input" in (function.attrs or {}) else len(function.params)
+    )
+    weights = {p.name: _array(p.ty, random) for p in function.params[inputs:]}
+    passes: list[Any] = [
+        relax.transform.BindParams(name, weights),
+        relax.transform.LegalizeOps(),
+        relax.transform.FoldConstant(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    return tvm.transform.Sequential(passes)(module)
+
+
+def _array(kind: Any, random: np.random.Generator) -> np.ndarray:
+    shape = [int(extent) for extent in kind.shape.values]
+    if str(kind.dtype).startswith("float"):
+        return (random.standard_normal(shape) / 8).astype(str(kind.dtype))
+    return random.integers(0, 4, shape).astype(str(kind.dtype))
 
 
 def branchy() -> tuple[tvm.IRModule, str, Binding]:

@@ -308,15 +308,3 @@ class Prepared:
         u = R.permute_dims(w)
         c = R.add(b, u)
         return R.multiply(c, a)
-
-
-@I.ir_module
-class EveryOther:
-    """Exporters write 2**63 - 1 for the end of a slice."""
-
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")):
-        a = R.exp(x)
-        b = R.strided_slice(a, axes=[0], begin=[0], end=[9223372036854775807], strides=[2])
-        c = R.exp(b)
-        return R.sin(c)

@@ -95,29 +95,6 @@ def _used(one: Instruction) -> Iterator[Var]:
         yield from variables_in(side.result) if side is not None else ()
 
 
-def with_constant_weights(module: tvm.IRModule, name: str, seed: int = 0) -> tvm.IRModule:
-    """`module` as it is deployed: its weights are constants, and what hangs on them alone is folded."""
-    function, random = module[name], np.random.default_rng(seed)
-    inputs = (
-        int(function.attrs["num_input"]) if "num_input" in (function.attrs or {}) else len(function.params)
-    )
-    weights = {p.name: _array(p.ty, random) for p in function.params[inputs:]}
-    passes: list[Any] = [
-        relax.transform.BindParams(name, weights),
-        relax.transform.LegalizeOps(),
-        relax.transform.FoldConstant(),
-        relax.transform.DeadCodeElimination(),
-    ]
-    return tvm.transform.Sequential(passes)(module)
-
-
-def _array(kind: Any, random: np.random.Generator) -> np.ndarray:
-    shape = [int(extent) for extent in kind.shape.values]
-    if str(kind.dtype).startswith("float"):
-        return (random.standard_normal(shape) / 8).astype(str(kind.dtype))
-    return random.integers(0, 4, shape).astype(str(kind.dtype))
-
-
 def error(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
     """The largest difference of two results, in multiples of the largest number."""
     found = 0.0

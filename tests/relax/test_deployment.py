@@ -15,7 +15,6 @@ import tvm_ffi.libinfo
 from tvm import relax
 
 import symalloc
-from symalloc.planner.memory_plan import GuardKind
 from symalloc.relax.files.plan_file import Form, written
 from tests.relax.built import MODULES, bits, rows
 
@@ -69,56 +68,7 @@ def test_saved_modules_run_in_another_process_without_symalloc(tmp_path: Path) -
 
 # -- without Python's half of TVM -------------------------------------------------------------------------
 
-_RUNTIME_ONLY = """
-import ctypes, importlib.util, sys
-sys.modules["symalloc"] = None  # importing it fails
-from pathlib import Path
-import numpy as np, tvm_ffi
-folder = Path(importlib.util.find_spec("tvm").submodule_search_locations[0])
-ctypes.CDLL(str(folder / "lib" / "libtvm_runtime.so"), ctypes.RTLD_GLOBAL)
-assert "tvm" not in sys.modules
-assert tvm_ffi.get_global_func("relax.run.assert_op", allow_missing=True) is None
-machine = tvm_ffi.load_module(sys.argv[1])["vm_load_executable"]()
-machine["vm_initialization"](1, 0, 2)  # cpu(0), the pooled allocator
-main = machine["main"]
-print(np.from_dlpack(main(tvm_ffi.from_dlpack(np.zeros((3, 0), "float32")))))
-try:
-    main(tvm_ffi.from_dlpack(np.zeros((2**56, 0), "float32")))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-
-
-_OVERFLOWS = "AssertionError main: these shapes need more bytes than 64 bits count; need n <= {most}"
-
-
-@pytest.mark.skipif(
-    shutil.which("g++") is None or sys.platform != "linux",
-    reason="g++ links the library",
-)
-@pytest.mark.parametrize(
-    ("name", "guards", "said"),
-    [
-        (
-            "FromEmpty",
-            "native",
-            "ValueError main: these shapes need more bytes than 64 bits count; need n <= {most}",
-        ),
-        ("FromEmpty", "assert", _OVERFLOWS),
-        ("CastEmpty", "assert", _OVERFLOWS),
-    ],
-)
-def test_guards_hold_where_there_is_no_python_function_to_call(
-    name: str, guards: GuardKind, said: str, tmp_path: Path
-) -> None:
-    module = getattr(MODULES, name)
-    library = tmp_path / "module.so"
-    relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", guards=guards)).export_library(
-        str(library)
-    )
-    good, bad = ran(_RUNTIME_ONLY, library).splitlines()
-    assert good == "384.0"
-    assert bad == said.format(most=18014398509481983)
+_OVERFLOWS = "{} main: these shapes need more bytes than 64 bits count; need n <= 18014398509481983"
 
 
 _BOUNDED = """
@@ -143,6 +93,7 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
     built = {
         "default": relax.build(symalloc.plan(empty), "llvm"),
         "target": relax.build(symalloc.plan(empty), "llvm", relax_pipeline=target),
+        "cast": relax.build(MODULES.CastEmpty, "llvm", relax_pipeline=symalloc.pipeline("llvm")),
         "native": relax.build(symalloc.plan(empty, guards="native"), "llvm"),
         "authors": relax.build(symalloc.plan(authors), "llvm"),
         "caller": relax.build(symalloc.plan(empty, arena="caller"), "llvm"),
@@ -159,15 +110,14 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
     done = subprocess.run([tmp_path / "program", *loaded], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = done.stdout.splitlines()
-    small, astray, arena, refused = found[8:]
+    small, astray, arena, refused = found[10:]
     assert astray == "1536: main: `arena` does not begin at a multiple of 64, with a byte_offset of 0"
     assert small == "1536: main: its arena is too small for these shapes: needs 512*n bytes"
-    assert (arena, refused) == ("384", _OVERFLOWS.format(most=18014398509481983))
-    assert found[0:8:2] == ["384", "384", "384", "0"]
-    said = _OVERFLOWS.format(most=18014398509481983)
-    assert found[1:5:2] == [said, said]
-    assert found[5].startswith("ValueError main: these shapes need more bytes than 64 bits count; need n <= ")
-    assert found[7] == "AssertionError no more than 4096 rows, not n"
+    assert (arena, refused) == ("384", _OVERFLOWS.format("AssertionError"))
+    assert found[0:10:2] == ["384", "384", "384", "384", "0"]
+    assert found[1:7:2] == [_OVERFLOWS.format("AssertionError")] * 3
+    assert found[7] == _OVERFLOWS.format("ValueError")
+    assert found[9] == "AssertionError no more than 4096 rows, not n"
 
 
 # -- both ways of executing -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from random import Random
 from typing import Any
 
@@ -232,65 +231,6 @@ def test_all_results_lend_their_memory(name: str) -> None:
 
 
 # -- as few arenas as there can be ---------------------------------------------------------------------------
-
-
-SHAPES = [(262144, 1), (16384, 2), (4096, 8), (2048, 16), (1024, 32), (64, 200), (8, 2000)]
-LIVE = {"q": (0, 3), "k": (1, 4), "v": (2, 4), "scores": (3, 5), "scaled": (4, 7), "out": (5, 7)}
-
-
-def _bytes(n: int, m: int) -> dict[str, int]:
-    square = -(-4 * n * m * m // 64) * 64
-    return {name: square if name in ("scores", "scaled") else 64 * n * m for name in (*LIVE, "result")}
-
-
-def _most(groups: Sequence[Sequence[str]], sizes: dict[str, int]) -> int:
-    """The most that a call holds: each group from its first step to its last as large as what is live in it;
-    the result is made at step 6, or holds a group of its own size.
-    """
-    live = {**LIVE, "result": (6, 7)}
-    total = [0] * 7
-    for group in groups:
-        begin, end = min(live[n][0] for n in group), max(live[n][1] for n in group)
-        at = [sum(sizes[n] for n in group if live[n][0] <= t < live[n][1]) for t in range(7)]
-        if "result" in group and max(at) > sizes["result"]:
-            return 1 << 62
-        for t in range(begin, end):
-            total[t] += max(at)
-    return max(total)
-
-
-def test_attention_needs_four_arenas() -> None:
-    """No three, with the memory of the result besides, keep the limit at all shapes; the plan has four, and
-    says of each what it saves.
-    """
-    at_shapes = [_bytes(n, m) for n, m in SHAPES]
-    limits = [_most([[name] for name in sizes], sizes) for sizes in at_shapes]
-    allowed = [limit + max(limit // 50, 65536) for limit in limits]
-    for places in product(range(4), repeat=len(LIVE)):
-        groups = [[n for n, place in zip(LIVE, places, strict=True) if place == k] for k in range(3)]
-        host = [n for n, place in zip(LIVE, places, strict=True) if place == 3]
-        given = [*filter(None, groups), [*host, "result"]]
-        assert any(_most(given, s) > most for s, most in zip(at_shapes, allowed, strict=True)), given
-    row, square = (N, M, constant(16)), (N, M, M)
-    made = {n: alloc(n, *(square if n in ("scores", "scaled") else row)) for n in (*LIVE, "result")}
-    var = {name: one.var for name, one in made.items()}
-    uses = [
-        ("q",), ("q", "k"), ("q", "v"), ("k", "v", "scores"), ("scores", "scaled"), ("out",),
-        ("scaled", "out", "result"),
-    ]  # fmt: skip
-    body = [step for u in uses for step in (made[u[-1]], kernel(X, *(var[name] for name in u)))]
-    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION}
-    main = replace(function(*body, result=var["result"], params=(X, Y)), symbols=symbols)
-    plan = plan_program(program_of(main), Prover())["main"]
-    own = [arena for arena in plan.arenas if arena.result is None]
-    members = [[p.buffer.name for p in arena.placements] for arena in own]
-    assert len(own) == 4 and own[0].further is None
-    for arena, group in zip(own[1:], members[1:], strict=True):
-        assert arena.further is not None
-        sizes = _bytes(arena.further.at["n"], arena.further.at["m"])
-        apart, rest = [*members, ["result"]], [g for g in members[1:] if g is not group]
-        joined = _most([[*members[0], *group], *rest, ["result"]], sizes)
-        assert arena.further.saves == joined - _most(apart, sizes) > 65536
 
 
 FEWEST = {"onnx_attention": 4, "torch_cross_attention": 9, "model/cross_attention": 9, "model/nonzero": 4}

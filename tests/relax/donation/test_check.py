@@ -67,14 +67,6 @@ def copied(body: Body, source: Var, *extents: int | str, name: str | None = None
 # -- lifetimes ---------------------------------------------------------------------------------------------
 
 
-def test_an_input_that_is_read_before_carries_the_output() -> None:
-    body = Body(param("x", "n"))
-    t = copied(body, body.params[0], "n")
-    y = copied(body, t, "n", name="y")
-    (one,) = asked(body, y, "y=x")
-    assert (one.allocations, one.guards, one.over) == ({y}, (), {})
-
-
 class Given(Body):
     """A function of x and z."""
 
@@ -123,50 +115,6 @@ def test_what_is_read_or_written_around_the_output(steps: str, source: str, refu
         assert asked(body, y, "y=z", in_place=True)
 
 
-def test_branches_that_exclude_each_other() -> None:
-    body = Body(param("x", "n"), param("z", "n"))
-    x, z = body.params
-    y = fresh(body, "n", name="y")
-
-    def writes() -> Operand:
-        body.call("copy", z, y)
-        return z
-
-    def reads() -> Operand:
-        body.call("read", x)
-        body.call("copy", z, y)
-        return z
-
-    body.branch(writes, reads)
-    assert asked(body, y, "y=x")
-    body.call("read", x)
-    assert "`read` uses `x` after `copy`" in refused(body, y, "y=x")
-
-
-def test_the_value_of_an_if_may_be_the_input() -> None:
-    body = Body(param("x", "n"), param("z", "n"))
-    x, z = body.params
-    either = body.branch(lambda: x, lambda: z)
-    y = copied(body, z, "n", name="y")
-    body.call("read", either)
-    assert "`read` uses `x` after `copy`" in refused(body, y, "y=x")
-
-
-def test_an_output_of_either_branch() -> None:
-    body = Body(param("x", "n"), param("z", "n"))
-    z = body.params[1]
-    y = body.branch(lambda: copied(body, z, "n"), lambda: copied(body, z, "n"), name="y")
-    (one,) = asked(body, y, "y=x")
-    assert len(one.allocations) == 2
-
-
-def test_two_outputs_of_which_an_if_picks_one() -> None:
-    body = Body(param("x", "n"), param("z", "n"))
-    one, two = (copied(body, body.params[1], "n", name=name) for name in ("one", "two"))
-    y = body.branch(lambda: one, lambda: two, name="y")
-    assert "`one` and `two`, and both are in use on one path" in refused(body, y, "y=x")
-
-
 @pytest.mark.parametrize(("in_place", "accepted"), [(True, True), (False, False)])
 def test_a_kernel_that_reads_what_it_overwrites(in_place: bool, accepted: bool) -> None:
     body = Body(param("x", "n"))
@@ -178,19 +126,6 @@ def test_a_kernel_that_reads_what_it_overwrites(in_place: bool, accepted: bool) 
     (one,) = asked(body, y, "y=x", in_place=in_place)
     ((_, overlay),) = one.over.items()
     assert (overlay.inputs, overlay.output) == ({0}, 1)
-
-
-def test_a_kernel_of_other_extents_is_not_in_step() -> None:
-    body = Body(param("x", "n", 4))
-    y = copied(body, body.params[0], 4, "n", name="y")
-    assert "it is not proved" in refused(body, y, "y=x", in_place=True)
-
-
-def test_what_a_packed_function_may_hold_on_to() -> None:
-    body = Body(param("x", "n"), param("z", "n"))
-    body.packed("unknown", body.params[0], kind=TupleType(fields=()))
-    y = copied(body, body.params[1], "n", name="y")
-    assert "`unknown` may hold on to `x`, and read it later" in refused(body, y, "y=x")
 
 
 # -- which memory ------------------------------------------------------------------------------------------

@@ -228,39 +228,15 @@ def test_random_programs_compute_the_same_in_the_memory_of_others() -> None:
     assert shared > 60
 
 
-NET = """
-@I.ir_module
-class Net:
-    @T.prim_func(private=True, s_tir=True)
-    def flip(a: T.handle, out: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 16), "float32")
-        B = T.match_buffer(out, (n, 16), "float32")
-        for i, j in T.grid(n, 16):
-            with T.sblock("flip"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[n - 1 - vi, vj]
-
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
-        n = T.int64()
-        cls = Net
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.call_tir(cls.flip, (b,), R.Tensor((n, 16), "float32"))
-            d = R.exp(c)
-            e = R.nn.softmax(d)
-            f = R.add(e, R.multiply(e, R.const(2, "float32")))
-            g = R.matmul(f, w)
-            R.output(g)
-        return g
-"""
-
-
 @pytest.fixture(scope="module")
 def lowered() -> tvm.IRModule:
-    return lower(tvm.script.from_source(NET), "llvm")
+    def write(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
+        turned = emit(OP.flip(emit(OP.nn.relu(emit(OP.matmul(x, w)))), 0))
+        shares = emit(OP.nn.softmax(emit(OP.exp(turned))))
+        twice = emit(OP.multiply(shares, relax.const(2, "float32")))
+        return OP.matmul(emit(OP.add(shares, twice)), w)
+
+    return lower(graph(write, x=("n", 16), w=(16, 16)), "llvm")
 
 
 def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> None:
@@ -376,30 +352,11 @@ def test_a_plan_in_place_takes_a_page_more_only_where_it_saves_more_elsewhere(
     assert max(found) <= PAGE and (-min(found) > max(found) > 0) is saves
 
 
-LONGER = """
-@I.ir_module
-class Longer:
-    @T.prim_func(private=True, s_tir=True)
-    def longer(a: T.handle, out: T.handle):
-        n, m = T.int64(), T.int64()
-        A = T.match_buffer(a, (n, 16), "float32")
-        B = T.match_buffer(out, (m, 16), "float32")
-        for i, j in T.grid(m, 16):
-            with T.sblock("longer"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = T.if_then_else(vi < n, A[vi, vj], T.float32(0))
-
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
-        n = T.int64()
-        a = R.matmul(x, w)
-        b = R.call_tir(Longer.longer, (a,), R.Tensor((n + 1, 16), "float32"))
-        return R.matmul(b, w)
-"""
-
-
 def test_a_tensor_in_place_of_a_smaller_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered = lower(tvm.script.from_source(LONGER), "llvm")
+    def write(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
+        return OP.matmul(emit(OP.nn.pad(emit(OP.matmul(x, w)), [0, 1, 0, 0])), w)
+
+    lowered = lower(graph(write, x=("n", 16), w=(16, 16)), "llvm")
     assert not plan_lowered(lowered, options=PlanOptions(shrink="safe")).over
     monkeypatch.setattr(OverwriteSearch, "alike", lambda search, a, b: (a != b) and b not in search.groups)
     program = extract(lowered, name="module", stage="CallTIRRewrite", handles=True)
