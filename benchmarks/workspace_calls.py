@@ -22,6 +22,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from benchmarks.random_calls import RandomCall, random_calls
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.program.reading import PipelineName
@@ -29,7 +30,6 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.models.execution import random_inputs
-from tests.relax.files.random_calls import RandomCall, random_calls
 
 _COUNTER = Path(__file__).with_suffix(".cc")
 _PIPELINES: tuple[PipelineName, ...] = ("default", "target")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symalloc.errors import UsageError
 from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.memory_plan import Arena, BoundsUse, FallbackKind, Flavour, Plan, PlanOptions
 from symalloc.planner.overflow_guards import edges, enforced, greatest, within
@@ -171,9 +170,3 @@ def test_what_is_not_bounded_keeps_an_arena_of_formulas_beside() -> None:
     x = replace(chain("main", "64*n", "64"), declared_upper={})
     sizes = sorted(str(a.size) for a in planned(x, "reserve").arenas)
     assert sizes == ["64", "64*n"]
-
-
-@pytest.mark.parametrize("bounds", ["enforce", "reserve"])
-def test_bounds_without_a_check_are_refused(bounds: BoundsUse) -> None:
-    with pytest.raises(UsageError, match=r"rests on a check at entry.*take other guards"):
-        PlanOptions(bounds=bounds, guards="none")

@@ -127,17 +127,3 @@ def test_the_floor_is_the_heaviest_antichain(seed: int) -> None:
 
 def _meet(one: Buffer, other: Buffer) -> bool:
     return any(max(a, c) < min(b, d) for a, b in one.live for c, d in other.live)
-
-
-def test_a_plan_for_the_order_of_the_text_does_not() -> None:
-    wrong = 0
-    for seed in range(12):
-        program = random_program(seed)
-        graph = dependency_graph(analyse(program)["main"])
-        plans = plan_program(program, PROVER)
-        other = permuted(program, graph, random_order(graph, Random(seed)))
-        try:
-            wrong += logs(other, plans, BINDINGS[1], 0).log != logs(other, {}, BINDINGS[1], 0).log
-        except AssertionError:  # an arena that waits for its size
-            continue
-    assert wrong >= 2, "the orders must be other ones"

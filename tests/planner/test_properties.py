@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
-from symalloc.size.expr import Expr, constant, highest, round_up, symbol
+from symalloc.size.expr import constant, highest, round_up, symbol
 from tests.planner.brute_stackings import chosen_by, live_ranges, together
 
 N, M = symbol("n"), symbol("m")
@@ -99,10 +98,3 @@ def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
     arena = pack(found, seed)
     plan = Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
     assert validate(plan, DOMAIN, PROVER) == ()
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_one_buffer_lies_at_the_start(size: Expr) -> None:
-    arena = pack((Buffer(id=0, name="b", size=size, live=((0, 1),)),))
-    assert arena.placements[0].offset == 0
-    assert arena.size == size

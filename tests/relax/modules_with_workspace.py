@@ -43,7 +43,7 @@ class Mixed:
 
 @I.ir_module
 class Odd:
-    """Scratch inside loops: of one size in a parallel one, of a changing size in a serial one."""
+    """Scratch inside a parallel loop."""
 
     @T.prim_func(private=True, s_tir=True)
     def each(a: T.handle, b: T.handle):
@@ -65,33 +65,12 @@ class Odd:
                         v = T.axis.spatial(n, j)
                         B[u, v] = S[n - 1 - v]
 
-    @T.prim_func(private=True, s_tir=True)
-    def growing(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, n), "float32")
-        B = T.match_buffer(b, (n, n), "float32")
-        for i in range(n):
-            with T.sblock("row"):
-                u = T.axis.spatial(n, i)
-                T.reads(A[u, 0:n])
-                T.writes(B[u, 0:n])
-                S = T.sblock_alloc_buffer((n,), "float32")
-                for j in range(u + 1):
-                    with T.sblock("fill"):
-                        v = T.axis.spatial(n, j)
-                        S[v] = A[u, v]
-                for j in range(u + 1):
-                    with T.sblock("turn"):
-                        v = T.axis.spatial(n, j)
-                        B[u, v] = S[u - v]
-
     @R.function
     def main(x: R.Tensor(("n", "n"), "float32")) -> R.Tensor(("n", "n"), "float32"):
         n = T.int64()
         cls = Odd
         a = R.call_tir(cls.each, (x,), R.Tensor((n, n), "float32"))
-        b = R.call_tir(cls.growing, (a,), R.Tensor((n, n), "float32"))
-        return b
+        return a
 
 
 @I.ir_module

@@ -5,7 +5,6 @@ import pytest
 from symalloc.planner.memory_report.function_report import (
     SampleError,
     bound_label,
-    check_wanted,
     chosen,
     standard,
 )
@@ -37,13 +36,6 @@ def test_extents_grow_and_stay_within_the_declared_bounds() -> None:
     ]
 
 
-def test_without_bounds_nothing_lies_beyond() -> None:
-    shown = standard(["n"], function())
-    assert shown == [{"n": extent} for extent in (1, 16, 128, 1024)]
-    assert {bound_label(at, function()) for at in shown} == {None}
-    assert standard([], function()) == [{}]
-
-
 def test_a_bound_on_one_symbol_leaves_the_others_large() -> None:
     shown = standard(["b", "n"], function({"b": 4}))
     assert shown[-2:] == [{"b": 4, "n": 1024}, {"b": 8, "n": 1024}]
@@ -67,15 +59,3 @@ def test_only_scalars_can_be_negative() -> None:
     assert chosen(["s"], function(), [{"s": -3}]) == [{"s": -3}]
     with pytest.raises(SampleError, match="`n` is an extent of a tensor and cannot be -3"):
         chosen(["n"], function(), [{"n": -3}])
-
-
-def test_names_that_fit_nothing_are_told() -> None:
-    functions = {"prefill": ["b", "length"], "decode": ["b"]}
-    check_wanted([{"b": 1}], functions)
-    with pytest.raises(SampleError, match=r"`lenght` is no symbol .* did you mean 'length'"):
-        check_wanted([{"b": 1, "lenght": 2}], functions)
-    with pytest.raises(SampleError, match="length = 4 gives no function all that it takes: `prefill` takes"):
-        check_wanted([{"length": 4}], functions)
-    check_wanted([{"b": 1, "k": 7}], functions, later=["k"])
-    with pytest.raises(SampleError, match="there are none"):
-        check_wanted([{"n": 4}], {"f": []})

@@ -241,14 +241,6 @@ def test_what_is_saved() -> None:
 # -- refusals ----------------------------------------------------------------------------------------------
 
 
-def test_an_input_that_is_read_later() -> None:
-    text = refusal(module("Reads"), "y=x")
-    assert text.startswith(
-        "the alias y=x of `main` is refused: `multiply` uses `x` after `tir_exp` has written `y` over it"
-    )
-    assert carried(planned(module("Reads"), "y=z", "w=x"))
-
-
 def test_what_no_check_makes_good() -> None:
     assert "`y` never fits into `c`" in refusal(module("Branches"), "y=c")
     text = refusal(module("Cache"), "longer=caches.0", guards="none")

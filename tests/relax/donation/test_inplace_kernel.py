@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tvm import te, tirx
 
 import symalloc.relax.donation.donate as subject
 from symalloc.program.ir import CallKernel, KernelBuffer, Program, Var
@@ -15,55 +16,22 @@ from symalloc.relax.donation.donate import Overlay, in_place
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.size.expr import symbol
 
-SOURCE = """
-@I.ir_module
-class Kernels:
-    @T.prim_func(s_tir=True)
-    def axpy(a: T.handle, b: T.handle, out: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        B = T.match_buffer(b, (n, 8), "float32")
-        C = T.match_buffer(out, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
-            with T.sblock("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vi, vj] + B[vi, vj] * T.float32(2)
-
-    @T.prim_func(s_tir=True)
-    def rows(a: T.handle, out: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 8), "float32")
-        C = T.match_buffer(out, (n, 8), "float32")
-        S = T.sblock_alloc_buffer((n,), "float32")
-        for i, j in T.grid(n, 8):
-            with T.sblock("S"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                with T.init():
-                    S[vi] = T.float32(0)
-                S[vi] = S[vi] + A[vi, vj]
-        for i, j in T.grid(n, 8):
-            with T.sblock("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vi, vj] / S[vi]
-
-    @T.prim_func
-    def append(a: T.handle, new: T.handle, at: T.int64, out: T.handle):
-        c = T.int64()
-        m = T.int64()
-        A = T.match_buffer(a, (c, 8), "float32")
-        B = T.match_buffer(new, (1, 8), "float32")
-        C = T.match_buffer(out, (m, 8), "float32")
-        for i, j in T.grid(m, 8):
-            C[i, j] = T.if_then_else(i == at, B[0, j], A[i, j])
-
-    @T.prim_func
-    def counted(a: T.handle, out: T.handle):
-        c = T.int64()
-        A = T.match_buffer(a, (c,), "float32")
-        C = T.match_buffer(out, (8,), "float32")
-        for i in range(8):
-            C[i] = A[i] + T.Cast("float32", c)
-"""
+N, M, AT = (te.var(name, "int64") for name in ("n", "m", "at"))
+A, B = te.placeholder((N, 8), name="a"), te.placeholder((N, 8), name="b")
+NEW, LONG = te.placeholder((1, 8), name="new"), te.placeholder((N,), name="a")
+ROW = te.reduce_axis((0, 8))
+SUMS = te.compute((N,), lambda i: te.sum(A[i, ROW], axis=ROW))
+COMPUTED = {
+    "axpy": (A, B, te.compute((N, 8), lambda i, j: A[i, j] + B[i, j] * 2)),
+    "rows": (A, te.compute((N, 8), lambda i, j: A[i, j] / SUMS[i])),
+    "append": (
+        A,
+        NEW,
+        AT,
+        te.compute((M, 8), lambda i, j: tirx.if_then_else(tirx.EQ(i, AT), NEW[0, j], A[i, j])),
+    ),
+    "counted": (LONG, te.compute((8,), lambda i: LONG[i] + tirx.Cast("float32", N))),
+}
 
 
 def _kernel(name: str, *lines: str, shape: str = "8,", dtype: str = "float32", out: str = "") -> str:
@@ -75,7 +43,7 @@ def _kernel(name: str, *lines: str, shape: str = "8,", dtype: str = "float32", o
 
 
 _EACH, _SQUARE = "for i in range(8):", {"shape": "8, 8"}
-SOURCE += "".join(
+SOURCE = "@I.ir_module\nclass Kernels:\n" + "".join(
     (
         _kernel("swapped", "for j, i in T.grid(8, 8):", "    out[i, j] = a[i, j]", **_SQUARE),
         _kernel("flip", _EACH, "    out[i] = a[7 - i]"),
@@ -101,8 +69,11 @@ SOURCE += "".join(
         _kernel("laid_out", 'T.func_attr({"layout_free_buffers": [0]})', _EACH, "    out[i] = a[i]"),
     )
 )
-MODULE = tvm.script.from_source(SOURCE)
-KERNELS = {v.name_hint: f for v, f in MODULE.functions_items()}
+KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(SOURCE).functions_items()} | {
+    name: te.create_prim_func([*tensors], index_dtype_override="int64").with_attr("global_symbol", name)
+    for name, tensors in COMPUTED.items()
+}
+MODULE = tvm.IRModule(KERNELS)
 
 
 def can_overlay(name: str, inputs: set[int], output: int) -> bool:

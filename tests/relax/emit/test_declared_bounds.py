@@ -80,13 +80,6 @@ def test_a_check_is_never_captured(guards: GuardKind) -> None:
     assert captured(ours) == (0, 0), "arenas are formulas, so there is nothing that can be captured"
 
 
-def test_a_pipeline_with_graphs_turned_on_builds() -> None:
-    module = attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"])
-    with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
-        built = relax.build(module, "llvm", relax_pipeline=pipeline(options=PlanOptions(bounds="reserve")))
-    assert "main_cuda_graph_capture" in built.as_text()
-
-
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 
 

@@ -12,26 +12,6 @@ from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.passes.plan_pass import DeviceMemory, device_memory, plan_lowered
 from tests.relax.built import lowered
 
-EMPTY = tvm.IRModule()
-
-
-@pytest.mark.parametrize(
-    ("target", "addresses", "shared"),
-    [
-        (None, True, True),
-        ("llvm", True, True),
-        ("c", True, True),
-        ("cuda", True, True),
-        ("opencl", False, True),
-        ("metal", False, True),
-        ("vulkan", False, True),
-        ("webgpu", False, False),
-    ],
-)
-def test_what_holds_for_a_target(target: str | None, addresses: bool, shared: bool) -> None:
-    chosen = None if target is None else Target(target)
-    assert device_memory(EMPTY, chosen) == DeviceMemory(addresses=addresses, shared=shared)
-
 
 def test_every_device_of_the_module_counts() -> None:
     devices = [VDevice("llvm"), VDevice("webgpu")]

@@ -13,10 +13,8 @@ from tvm.relax import transform
 from tvm.target import Target
 
 import symalloc
-from symalloc.errors import UsageError
 from symalloc.relax.passes.pipeline import NoPlannerError, finishing_pipeline, lower
 from symalloc.relax.passes.stages import PLANNER, tvm_pipeline
-from tests.relax.built import lowered
 
 EMPTY = tvm.IRModule()
 WRAPPERS = ("_pipeline", "sequential", "symalloc")
@@ -79,23 +77,3 @@ def test_a_pipeline_without_a_planner_is_refused() -> None:
     for given in (Sequential([transform.LegalizeOps()]), transform.LegalizeOps()):
         with pytest.raises(NoPlannerError, match="no StaticPlanBlockMemory, whose place is ours; it runs "):
             lower(EMPTY, "llvm", pipeline=given)
-
-
-def test_any_pipeline_with_a_planner_in_it_can_be_taken() -> None:
-    """mlc-llm's, for instance: a function that lists its own passes, the planner among them."""
-
-    @tvm.transform.module_pass(opt_level=0, name="theirs")
-    def theirs(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
-        module = Sequential([transform.LegalizeOps(), transform.StaticPlanBlockMemory()])(module)
-        module = transform.LowerAllocTensor()(module)
-        return Sequential([transform.KillAfterLastUse(), transform.LowerRuntimeBuiltin()])(module)
-
-    module = symalloc.pipeline("llvm", pipeline=theirs)(lowered("Chain"))
-    script = module.script()
-    assert "R.vm.alloc_storage" in script
-    assert "guard" in script or "assert_op" in script  # TVM's planner writes none
-
-
-def test_a_pipeline_that_is_none() -> None:
-    with pytest.raises(UsageError, match="pipeline is 'other'; it must be one of default, target"):
-        symalloc.pipeline("llvm", pipeline="other")  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from symalloc.relax.read.script_file import (
     decode,
     dialect_path,
     parse_text,
-    read_bytes,
 )
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
@@ -135,10 +133,3 @@ def test_encodings_and_line_ends() -> None:
 def test_columns_count_characters() -> None:
     script = parse_text("m.py", "é = 1; x = 2\n")
     assert script.span(script.tree.body[1]).column == 8
-
-
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="no such file"):
-        read_bytes(tmp_path / "missing")
-    with pytest.raises(UnreadableError, match="not a regular file"):
-        read_bytes(tmp_path)

@@ -13,8 +13,6 @@ import tvm_ffi
 from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.trace import replay
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.machine import (
@@ -26,7 +24,6 @@ from symalloc.relax.run.machine import (
     try_hook,
 )
 from tests.pool.processes import died
-from tests.pool.steps import peak_live
 from tests.relax.built import MODULES, machine_on
 
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
@@ -117,19 +114,6 @@ def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
         thread.join()
     assert wrong == []
     assert pool.statistics().live == 0
-
-
-def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
-    pool = InstrumentedPool()
-    machine = machine_on(program, pool)
-    recording = pool.record()
-    for n in SIZES:
-        _call(machine, _input(n))
-    del machine
-    trace = recording.stop()
-    assert 8 * 4 * max(SIZES) <= peak_live(trace) <= 5 * 8 * 4 * max(SIZES)
-    result = replay(trace, "pool", PoolOptions())
-    assert (result.left_live, result.peak_live) == (0, peak_live(trace))
 
 
 def test_a_planned_call_allocates_its_arena_and_its_output() -> None:

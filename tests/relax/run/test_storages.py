@@ -14,7 +14,6 @@ from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.pool_options import PoolOptions
 from symalloc.relax.run.machine import memory_cfg
 from tests.pool.processes import survives
 from tests.relax.built import addresses, machine_on
@@ -163,13 +162,3 @@ def test_a_size_that_wraps_is_refused(storage: Any, shape: tuple[int, int]) -> N
     with pytest.raises(BoundsError, match=r"a storage, .* has a negative size, or more bytes than 64 bits"):
         _asked(machine, *shape)
     assert pool.statistics().allocs - pool.statistics().frees == 1, "what the last call has left"
-
-
-def test_the_limit_holds(storage: Any) -> None:
-    pool = InstrumentedPool(PoolOptions(limit=2**20))
-    machine = machine_on(storage, pool)
-    held = [_asked(machine, 2**18) for _ in range(2)]
-    with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
-        _asked(machine, 2**20)
-    held.clear()
-    _asked(machine, 2**19)

@@ -44,16 +44,6 @@ def proved(ends: Sequence[Expr], count: int) -> bool:
     return are_ends(ends, ceildiv(N, count), N, PROVER, Domain())
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 16])
-def test_each_row_is_in_one_piece(count: int) -> None:
-    ends = ends_of(N, count)
-    assert len(ends) == count + 1 and proved(ends, count)
-    for n in range(3 * count + 2):
-        pieces = [*pairwise(end.evaluate({"n": n}) for end in ends)]
-        assert [row for piece in pieces for row in range(*piece)] == [*range(n)]
-        assert max(end - begin for begin, end in pieces) == -(-n // count)
-
-
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_other_pieces_are_refused(count: int) -> None:
     right = ends_of(N, count)

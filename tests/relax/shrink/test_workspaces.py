@@ -264,7 +264,7 @@ STAY = {
     "Left": (LEFT, "handed inside pointed public scheduled wider"),
     "Told": (TOLD, None),  # by a float, which nobody can read
     "Unknown": (TO_LIFT, "summed"),
-    "Odd": (WITH_WORKSPACE, "each growing"),  # of parallel loops
+    "Odd": (WITH_WORKSPACE, "each"),  # of a parallel loop
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +36,6 @@ def printed(program: Program) -> Source:
     return program.source.located(())[0]
 
 
-def test_spans_of_a_script_point_into_the_users_file(tmp_path: Path) -> None:
-    file = tmp_path / "m.py"
-    text = "\n\n# é\n" + IMPORTS + MODULE.replace("R.add(x, x)", "R.add(x, x)  # here")
-    sink = read(file, text, stage="as-is")
-    assert sink.problems == ()
-    [program] = sink.programs
-    spans = [instruction.span for instruction in program.functions["main"].body.instructions]
-    line = next(number for number, found in enumerate(text.splitlines(), 1) if "# here" in found)
-    first = next(span for span in spans if span is not None)
-    assert (first.file, first.line) == (str(file), line)
-    assert text.splitlines()[line - 1][first.column - 1 : first.end_column - 1] == "R.add(x, x)"
-    assert isinstance(program.source, Source) and program.source.origin is None
-
-
 def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> None:
     inner = "".join(f"    {line}\n" for line in MODULE.splitlines())
     text = IMPORTS + f"def test_a():\n{inner}def test_b():\n{inner}"
@@ -60,27 +45,6 @@ def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> N
         first, *_ = program.functions["main"].body.instructions
         assert first.span is not None and first.span.line == line
         assert text.split("\n")[line - 1][first.span.column - 1 : first.span.end_column - 1] == "R.add(x, x)"
-
-
-def test_json_has_the_printed_script_as_its_source(tmp_path: Path) -> None:
-    sink = read(tmp_path / "model.json", str(tvm.ir.save_json(sum_squared())), stage="as-is")
-    [program] = sink.programs
-    assert program.name == "model"
-    assert "R.add" in printed(program).text
-    assert pickle.loads(pickle.dumps(program)).source == program.source
-
-
-def test_a_module_in_memory() -> None:
-    result = read_module(sum_squared(), name="mlp")
-    assert result.file == "<mlp>"
-    assert [program.stage for program in result.programs] == [
-        "as-is",
-        "StaticPlanBlockMemory",
-        "KillAfterLastUse",
-    ]
-    for program in result.programs:
-        (text,) = [line for line in printed(program).text.split("\n") if "def main(" in line]
-        assert "x: R.Tensor(" in text
 
 
 def test_the_check_can_be_switched_off_in_the_script(tmp_path: Path) -> None:
