@@ -138,8 +138,8 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_GRID}._lines", f"{_GRID}._crossings"],
     ),
     "maxima within others": Mechanism(
-        stand_ins={f"{_OFFSETS}._is_long": lambda _alternatives: False},
-        code=[f"{_OFFSETS}._is_long", f"{_OFFSETS}._one_maximum"],
+        stand_ins={f"{_OFFSETS}.LONG": 1 << 60},
+        code=[f"{_OFFSETS}._one_maximum"],
     ),
     "comparisons at samples": Mechanism(
         stand_ins={f"{_OFFSETS}.Dominance.may_reach": lambda *_: True},

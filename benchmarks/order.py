@@ -28,6 +28,7 @@ from benchmarks.zoo_models import case_named
 from symalloc.analysis.dependencies import (
     Collision,
     DependencyGraph,
+    EdgeKind,
     HappensBefore,
     dependency_graph,
     placed_together,
@@ -215,7 +216,7 @@ def _fences(planned: PlannedModule, function: str) -> int:
     written = planned_program(planned.program, planned.plans).program
     analysis = analyse(written)[function]
     graph: DependencyGraph = fenced_graph(analysis, known_symbols(analysis.cfg).domain)
-    return len(graph.edges) - len(graph.unfenced.edges)
+    return sum(edge.kind is EdgeKind.FENCE for edge in graph.edges)
 
 
 # -- random programs ---------------------------------------------------------------------------------------

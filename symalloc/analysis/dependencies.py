@@ -112,11 +112,6 @@ class DependencyGraph:
         """The graph with further edges, each from an earlier dispatch to a later one."""
         return replace(self, edges=(*self.edges, *edges))
 
-    @property
-    def unfenced(self) -> DependencyGraph:
-        """The graph without fences."""
-        return replace(self, edges=tuple(e for e in self.edges if e.kind is not EdgeKind.FENCE))
-
 
 def dependency_graph(analysis: FunctionAnalysis) -> DependencyGraph:
     """The dependency graph of a function."""

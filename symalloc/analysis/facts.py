@@ -401,9 +401,6 @@ class _FactProblem:
             self.compared[key] = compared
         return facts.with_calls(compared).with_guards(self.parts(asserted(kernel, arguments)))
 
-    def behind_assert(self, checked: ir.Assert, facts: Facts) -> Facts:
-        return facts if checked.condition is None else facts.with_guards(self.parts([checked.condition]))
-
     def behind_allocation(
         self, made: ir.AllocFresh | ir.AllocStorage | ir.AllocTensor, facts: Facts
     ) -> Facts:
@@ -449,7 +446,7 @@ _TELLING: Mapping[type | None, Callable[[_FactProblem, Any, Facts], Facts]] = {
     ir.AllocFresh: _FactProblem.behind_allocation,
     ir.AllocStorage: _FactProblem.behind_allocation,
     ir.AllocTensor: _FactProblem.behind_allocation,
-    ir.Assert: _FactProblem.behind_assert,
+    ir.Assert: lambda own, i, facts: facts.with_guards(own.parts([i.condition] if i.condition else [])),
     ir.CallKernel: _FactProblem.behind_call,
     ir.CallTIR: _FactProblem.behind_call,
     ir.MatchCast: _FactProblem.behind_cast,

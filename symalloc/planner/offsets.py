@@ -97,7 +97,7 @@ def _offsets(
             dominance.budget.spend(sum(len(end.terms) for end in ends))
             pruned = prune((dominance.align(end, step) for end in ends), dominance)
             placed = tuple(dominance.align(e, step) for e in pruned)
-            if nested and _is_long(placed):
+            if nested and len(placed) > 1 and sum(len(e.terms) for e in placed) > LONG:
                 placed = _one_maximum(placed)
                 if len(placed[0].key) > LONGEST:
                     return None
@@ -106,10 +106,6 @@ def _offsets(
             known[under, step] = placed
         found[current] = placed
     return found
-
-
-def _is_long(alternatives: Alternatives) -> bool:
-    return len(alternatives) > 1 and sum(len(e.terms) for e in alternatives) > LONG
 
 
 def _one_maximum(alternatives: Alternatives) -> Alternatives:

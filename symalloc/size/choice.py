@@ -47,6 +47,8 @@ from symalloc.size.expr import (
 class Choice(Atom):
     """An atom whose value is one of several expressions."""
 
+    picks = True
+
     @property
     def cases(self) -> list[tuple[Condition, Expr]]:
         """The cases: a condition and the value there; together they cover every point."""

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
-from math import gcd
+from math import gcd, prod
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from symalloc.size.algebra import Algebra, B, T, Term
@@ -45,6 +45,7 @@ class Atom:
     """
 
     key: str
+    picks: ClassVar[bool] = False  # the value is that of an operand
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -445,12 +446,18 @@ def mod(numerator: ExprLike, denominator: ExprLike) -> Expr:
         if divisor is not None and divisor < 0 and value is not None:
             return constant(value % divisor)
         return from_atom(Mod(numerator, denominator))
-    rest = {m: c % divisor for m, c in numerator.terms.items() if c % divisor}
+    rest = {m: c % divisor for m, c in numerator.terms.items() if _factor(Expr({m: c})) % divisor}
     if not any(rest):
         return constant(rest.get((), 0))
     common = gcd(divisor, *rest.values())
     reduced = Expr({m: c // common for m, c in rest.items()})
     return from_atom(Mod(reduced, constant(divisor // common))) * common
+
+
+def _factor(*of: Expr) -> int:
+    """The divisor that all values of expressions have in common, as their form shows; 0 where all are 0."""
+    terms = (term for expr in of for term in expr.terms.items())
+    return gcd(*(c * prod(_factor(*atom.operands) for atom, _ in m if atom.picks) for m, c in terms))
 
 
 def ceildiv(numerator: ExprLike, denominator: ExprLike) -> Expr:

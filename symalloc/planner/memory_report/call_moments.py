@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Annotated, Literal, TypeAlias
@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from symalloc.analysis.dependencies import DependencyGraph, Dispatch, Edge, OrderName
+from symalloc.analysis.dependencies import DependencyGraph, Dispatch, Edge, EdgeKind, OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.register_machine import Reservation, Step
 from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin, operator_calls
@@ -314,8 +314,9 @@ def lane_rows(graph: DependencyGraph, wanted: LanesRequest) -> list[LaneRow]:
     if missing:
         raise RunError(f"`{graph.function}`: no time is given for {', '.join(sorted(missing))}")
     seconds = [times.get(n.name, times.get(n.operator, 0.0)) for n in graph.nodes]
+    unfenced = replace(graph, edges=tuple(e for e in graph.edges if e.kind is not EdgeKind.FENCE))
     while len(rows) < 2 or rows[-1].seconds < rows[-2].seconds:
-        begins, ends, lane = schedule(graph.unfenced, seconds, len(rows) + 1)
+        begins, ends, lane = schedule(unfenced, seconds, len(rows) + 1)
         nbytes = alive(graph, begins, ends, wanted.binding)
         row = LaneRow(
             lanes=len(rows) + 1,

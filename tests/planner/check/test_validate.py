@@ -16,7 +16,7 @@ from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain, Verdict
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.expr import Expr, constant, round_up, symbol
 from symalloc.size.parse import parse_condition, parse_expr
 from tests.scale import tries
 
@@ -67,6 +67,19 @@ def test_a_guard_on_a_symbol_that_can_be_negative_is_not_stretched() -> None:
     judged = replace(wide, arenas=(arena,), guards=(Guard(condition=guard, check=guard),))
     assert validate(judged, Domain(lower={"m": -(2**62)}), PROVER)
     assert validate(judged, DOMAIN, PROVER) == ()
+
+
+def test_many_arenas_one_behind_the_other_begin_at_multiples_of_64() -> None:
+    """Each is as large as the largest of nine, so that cases of all of them would be thousands."""
+    arenas = []
+    for number in range(1, 6):
+        sizes = [round_up(4 * k * N + 8 * number * M * k, 64) + 64 * k * N for k in range(3, 12)]
+        grown = replace(A, id=number, size=maximum(*sizes), nbytes=sizes[0], live=((0, 9),))
+        arenas.append(Arena.of(grown.size, [Placement(grown, constant(0))]))
+    (given,) = Arena.from_caller(arenas)
+    evaluated = [given.size, *(p.offset for p in given.placements)]
+    guards = overflow_guards(evaluated, DOMAIN, PROVER)
+    assert validate(Plan(function="f", arenas=(given,), guards=guards), DOMAIN, PROVER) == ()
 
 
 def test_bytes_of_a_symbol_that_nothing_else_names_are_judged() -> None:
