@@ -23,6 +23,7 @@ from symalloc.planner.check.validate import TensorPlace, fences
 from symalloc.program.ir import Operand, Ownership, Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import Domain
+from tests.planner.test_orders import random_order
 from tests.program.build import KERNELS, NOTHING, Body, param, program_of
 from tests.scale import tries
 
@@ -170,14 +171,6 @@ def orders(graph: DependencyGraph) -> Iterator[tuple[int, ...]]:
     return further(())
 
 
-def random_order(graph: DependencyGraph, random: Random) -> tuple[int, ...]:
-    done: list[int] = []
-    while len(done) < len(graph.nodes):
-        ready = [n for n, waits in enumerate(graph.predecessors) if n not in done and waits <= {*done}]
-        done.append(random.choice(ready))
-    return tuple(done)
-
-
 def loses(graph: DependencyGraph, order: Sequence[int], pair: tuple[int, int]) -> bool:
     """True if a run in `order` reads one memory of `pair` after the other was written over it.
 
@@ -230,3 +223,19 @@ def test_collisions_against_all_orders(seed: int) -> None:
             fenced = graph.with_edges(fences(graph, dict.fromkeys(pair, TensorPlace(0)), Domain()))
             shown = first(HappensBefore(graph=fenced, order="dag"), *pair)
             assert shown is None or loses(graph, range(len(graph.nodes)), pair)
+
+
+@pytest.mark.parametrize("seed", range(tries(4, 100)))
+def test_collisions_against_random_orders(seed: int) -> None:
+    random = Random(seed)
+    body, result, _ = random_body(random, 30)
+    graph = graph_of(body, result)
+    relation = HappensBefore(graph=graph, order="dag")
+    some = [random_order(graph, random) for _ in range(3)]
+    pairs = sharing(graph)
+    for pair in random.sample(pairs, min(40, len(pairs))):
+        found = first(relation, *pair)
+        if found is None or found.at_once:
+            assert not any(loses(graph, order, pair) for order in some), pair
+        else:
+            assert loses(graph, relation.showing(found), pair), (pair, found)

@@ -134,12 +134,6 @@ def test_what_is_undefined_at_a_point_leaves_the_other_sizes_there_defined() -> 
     assert values[1, 0] == 32 * 50
 
 
-def test_a_static_problem_has_one_point() -> None:
-    grid = score_grid((constant(64), constant(128)), {})
-    assert (grid.names, grid.points) == ((), ((),))
-    assert grid.values((constant(64),)).tolist() == [[64.0]]
-
-
 @pytest.mark.parametrize(
     ("sizes", "ranges"),
     [

@@ -8,15 +8,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import interference, live_sums
-from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.memory_plan import Arena, Buffer
 from symalloc.planner.offsets import assemble
-from symalloc.planner.overflow_guards import guards
 from symalloc.planner.stack import Stacking
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import Domain
-from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
 from symalloc.size.expr import constant, highest, round_up, symbol
@@ -35,7 +32,6 @@ SIZES = (
 )
 BINDINGS = [{"n": n, "m": m} for n in (0, 1, 3, 17, 192, 5000) for m in (0, 1, 64, 999)]
 CONDITIONS = (le(N, 64), le(64 * N, 17 * M), eq(N % 3, 0), gt(N * M, 4096))
-PROVER = Prover()
 DOMAIN = Domain()
 
 
@@ -90,11 +86,3 @@ def test_interference_is_what_comparing_all_pairs_gives(found: tuple[Buffer, ...
     neighbours = interference(found)
     for a, b in combinations(found, 2):
         assert (b.id in neighbours[a.id]) == (a.id in neighbours[b.id]) == together(a, b)
-
-
-@settings(max_examples=25)
-@given(problems(), st.integers(0, 999))
-def test_a_packing_validates(found: tuple[Buffer, ...], seed: int) -> None:
-    arena = pack(found, seed)
-    plan = Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
-    assert validate(plan, DOMAIN, PROVER) == ()

@@ -102,10 +102,3 @@ def test_a_size_that_is_not_known_leaves_the_peak_unknown() -> None:
     program = body.program()
     analysis = analyse(program)["main"]
     assert call_peak(Timeline.of(program, "main"), {"n": 1}, {}, operators_of(analysis)) is None
-
-
-def test_a_call_that_holds_nothing_has_no_tensors_at_its_peak() -> None:
-    body = Body(param("x", "n"))
-    body.call("fill", alloc(body, "a", "64*n"))
-    found = peak(body.program(), {"n": 0})
-    assert (found.nbytes, found.tensors, found.operator) == (0, (), None)

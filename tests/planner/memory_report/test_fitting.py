@@ -4,15 +4,11 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import pytest
-
 from symalloc.analysis.timeline import Timeline
-from symalloc.errors import UsageError
 from symalloc.linter.lint_options import parse_assumptions
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.deployment import (
     Asked,
-    Deployment,
     Fit,
     FunctionFit,
     fit_function,
@@ -146,20 +142,3 @@ def test_nothing_is_proved_of_a_function_that_calls_itself() -> None:
     lines = [line for line in fit_lines(fitted(endless, 640)) if "proved" in line]
     assert len(lines) == 5 and all("not proved: it calls itself" in line for line in lines)
     assert not arenas(endless, 640).holds and endless.reserved is None
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"values": {"m": 1}}, "`m` is no symbol of the module's functions; there are k, n"),
-        ({"values": {"n": -1}}, "`n` is -1 in `main`; it must be from 0 on"),
-        ({"assume": ["q < 4"]}, "`q` is no symbol"),
-        ({"assume": ["n < 4", "n > 4"]}, "no shape of `main` is left"),
-        ({"assume": ["n < 4"], "values": {"n": 4}}, "no shape of `main` is left"),
-    ],
-)
-def test_questions_that_make_no_sense_are_refused(asked: dict[str, Any], said: str) -> None:
-    memory = function_memory(function(), report(64 * N), {}, "cpu")
-    assumed = parse_assumptions(asked.pop("assume", ()))
-    with pytest.raises(UsageError, match=said):
-        Asked(limit=64, assume=assumed, **asked).check(Deployment(functions=(memory,)))

@@ -159,12 +159,6 @@ def test_what_is_wrong_with_a_table_is_said_with_its_line(text: str, said: str) 
     assert said in str(caught.value)
 
 
-def test_the_header_alone_is_a_problem_without_buffers() -> None:
-    assert read_csv("id,lower,upper,size\n", "file") == PackingProblem(
-        name="file", buffers=(), table=(("id", "lower", "upper", "size"),)
-    )
-
-
 SIZES = ("4*n", "n*n*2", "64*n", "96*n*m", "m*640", "4096", "32", "0", "max(n, m)*64", "(n+1)//2*128")
 POINTS = [{"n": n, "m": m} for n in (1, 2, 33, 4096) for m in (1, 3, 700)]
 QUICK = SearchBudget.of("quick")
@@ -325,8 +319,3 @@ def test_mixed_alignments_are_all_kept() -> None:
     packing = pack_problem(found, budget=QUICK)
     for n in (1, 3, 100):
         check(packing, {"n": n})
-
-
-def test_nothing_packs_into_nothing() -> None:
-    packing = pack_problem(problem([]), budget=QUICK)
-    assert (packing.arena, packing.offsets, packing.worst_ratio) == (0, {}, 1)

@@ -224,18 +224,6 @@ def test_overlaps_are_those_that_brute_force_finds(gives_both: tuple[Any, Any]) 
     assert 50 < refused < 290
 
 
-def test_an_input_may_begin_where_the_arena_ends() -> None:
-    machine, own = on_vm(Chain, arena="caller"), on_vm(Chain)
-    nbytes = machine["main_bytes"](shape(16))
-    memory, _ = aligned(nbytes + 4096)
-    memory[nbytes : nbytes + 512] = rows(16, 8).numpy().view(np.uint8).reshape(-1)
-    x = _floats(memory, 16, 8, at=nbytes)
-    arena = tvm_ffi.from_dlpack(memory)  # larger than it need be: what is beyond is not touched
-    assert machine["main"](x, arena).numpy().tobytes() == own["main"](rows(16, 8)).numpy().tobytes()
-    with pytest.raises(ValueError, match="main: `x` overlaps `arena`"):
-        machine["main"](_floats(memory, 16, 8, at=nbytes - 64), arena)
-
-
 def test_inputs_in_a_tuple_are_looked_at() -> None:
     machine, own = on_vm(CALLERS.Pair, arena="caller"), on_vm(CALLERS.Pair)
     nbytes = machine["main_bytes"](shape(16))

@@ -26,7 +26,6 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import EmissionError, emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol
 from tests.relax.built import MODULES, calls, errors, functions, lowered, machine
@@ -39,11 +38,6 @@ def planned(name: str, options: PlanOptions = DEFAULT) -> tuple[tvm.IRModule, Pr
     module = lowered(name)
     program = extract(module, name=name, stage="CallTIRRewrite", handles=True)
     return module, program, plan_program(program, Prover(), options=options)
-
-
-def emitted(name: str, options: PlanOptions = DEFAULT) -> tvm.IRModule:
-    module, program, plans = planned(name, options)
-    return emit_module(module, analyse(program), plans, guards=options.guards)
 
 
 def rows(count: int, *more: int) -> Any:
@@ -78,24 +72,6 @@ def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
         assert built["main"](rows(n, 8), rows(2, 8), rows(n + 2, 8)).shape == (n + 2, 8)
         with pytest.raises(AssertionError, match=f"a match_cast does not hold: got n = {n}, p = 2, t = 9"):
             built["main"](rows(n, 8), rows(2, 8), rows(9, 8))
-
-
-def test_a_native_guard_raises_without_python() -> None:
-    module = lower_guards(emitted("FromEmpty", PlanOptions(guards="native")), None)
-    assert "relax.run.assert_op" not in module.script()
-    built = machine(module)
-    assert built["main"](rows(3, 0)).numpy() == 2 * 64 * 3
-    with pytest.raises(
-        ValueError, match=r"main: these shapes need more bytes than 64 bits count; need n <= "
-    ):
-        built["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
-
-
-def test_a_native_guard_survives_dead_code_elimination() -> None:
-    guarded = lower_guards(emitted("FromEmpty", PlanOptions(guards="native")), None)
-    module = relax.transform.DeadCodeElimination()(guarded)
-    with pytest.raises(ValueError, match="need n <= "):
-        machine(module)["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
 
 
 def instructions(block: Block) -> list[Instruction]:

@@ -96,27 +96,6 @@ class Kernels:
         T.evaluate(T.call_extern("int32", "copy", T.address_of(a[0]), b[0]))
 
     @T.prim_func
-    def strided(a: T.handle):
-        n = T.int64()
-        step = T.int64()
-        rows = T.match_buffer(a, (n,), "float32", strides=(step,))
-        rows[0] = T.float32(1)
-
-    @T.prim_func
-    def shifted(a: T.handle):
-        n = T.int64()
-        start = T.int64()
-        rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=8)
-        rows[0] = T.float32(1)
-
-    @T.prim_func
-    def odd(a: T.handle):
-        n = T.int64()
-        start = T.int64()
-        rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=24)
-        rows[0] = T.float32(1)
-
-    @T.prim_func
     def beside(a: T.handle, b: T.handle, c: T.handle):
         n = T.int64()
         start = T.int64()
@@ -130,14 +109,23 @@ class Kernels:
         n = T.int64()
         rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=1)
         rows[0] = T.float32(1)
-
-    @T.prim_func
-    def looked_at(a: T.handle):
-        n = T.int64()
-        start = T.int64()
-        rows = T.match_buffer(a, (n,), "int64", elem_offset=start, offset_factor=1)
-        rows[0] = start
 """
+
+
+def _matched(name: str, layout: str, kind: str = "float32", value: str = "T.float32(1)") -> str:
+    return f'''
+    @T.prim_func
+    def {name}(a: T.handle):
+        n, start = T.int64(), T.int64()
+        rows = T.match_buffer(a, (n,), "{kind}", {layout})
+        rows[0] = {value}
+'''
+
+
+_KERNELS += _matched("strided", "strides=(start,)")
+_KERNELS += _matched("shifted", "elem_offset=start, offset_factor=8")
+_KERNELS += _matched("odd", "elem_offset=start, offset_factor=24")
+_KERNELS += _matched("looked_at", "elem_offset=start, offset_factor=1", "int64", "start")
 KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions_items()}
 
 

@@ -95,16 +95,8 @@ def test_branches_and_definitions(program: Callable[[str], m.Program], script: C
         span = found.functions[name].span
         assert span is not None
         assert lines[span.line - 1][span.column - 1 : span.end_column - 1] == f"def {name}"
-
-
-def test_what_a_function_returns(program: Callable[[str], m.Program], script: Callable[[str], str]) -> None:
-    lines = script(BODY).splitlines()
-    functions = program(BODY).functions
     for name, text in (("main", "R.add(z, a)"), ("other", "y")):
-        span = functions[name].result_span
-        assert span is not None
-        assert lines[span.line - 1][span.column - 1 : span.end_column - 1] == text
-        assert lines[span.line - 1].strip() == f"return {text}"
+        assert text_at(found.functions[name].result_span, found.source) == text
 
 
 def test_nested_calls_point_into_their_statement(program: Callable[[str], m.Program]) -> None:

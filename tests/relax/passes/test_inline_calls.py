@@ -89,25 +89,6 @@ class Tuples:
 
 
 @I.ir_module
-class Recursive:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        cls = Recursive
-        y = cls.down(x)
-        return y
-
-    @R.function(private=True)
-    def down(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        cls = Recursive
-        m = T.int64()
-        if R.prim_value(m <= 0):
-            y = cls.down(x)
-        else:
-            y = R.add(x, x)
-        return y
-
-
-@I.ir_module
 class Unknown:
     """The virtual machine checks the argument when `looks` is entered."""
 
@@ -145,10 +126,6 @@ def test_tuples_scalars_and_symbols_of_the_callee() -> None:
         x = np.array(values, "int64")
         for ours, theirs in zip(run(inlined, x), run(lowered, x), strict=True):
             np.testing.assert_array_equal(ours, theirs)
-
-
-def test_recursion_stays_as_it_is() -> None:
-    assert functions(inline_calls(lower(Recursive, "llvm"))) == {"main", "down"}
 
 
 def test_an_argument_that_must_be_checked_stays_an_argument() -> None:

@@ -67,12 +67,6 @@ def _finished(module: tvm.IRModule, target: Target) -> tvm.IRModule:
     return finishing_pipeline(target)(module)
 
 
-def test_the_two_pipelines_differ_on_a_cpu_only() -> None:
-    for target in TARGETS:
-        both = [run_by(tvm_pipeline(Target(target), n), Target(target)) for n in ("default", "target")]
-        assert (both[0] != both[1]) is (target == "llvm")
-
-
 def test_a_pipeline_without_a_planner_is_refused() -> None:
     for given in (Sequential([transform.LegalizeOps()]), transform.LegalizeOps()):
         with pytest.raises(NoPlannerError, match="no StaticPlanBlockMemory, whose place is ours; it runs "):

@@ -96,15 +96,6 @@ def test_what_is_planned_runs_right_and_lints_clean(name: str, seeds: int, place
 # -- branches -----------------------------------------------------------------------------------------------
 
 
-def test_branches_share_memory() -> None:
-    found = planned(MODULES.Branches)
-    arenas = found.plans["main"].arenas
-    assert errors(found.module) == []
-    reserved = sum(arena.size.evaluate({"n": 8}) for arena in arenas)
-    assert reserved <= 5 * 256
-    assert sum(p.buffer.size.evaluate({"n": 8}) for a in arenas for p in a.placements) > reserved
-
-
 def test_where_the_default_pipeline_crashes_ours_runs() -> None:
     """apache/tvm#20191."""
 
@@ -209,11 +200,6 @@ def test_sizes_that_wrap_are_stopped_at_entry() -> None:
     assert vm["main"](empty_rows(3)).numpy() == 2 * 64 * 3
     with pytest.raises(AssertionError, match=r"got n = 72057594037927936"):
         vm["main"](empty_rows(2**56))
-
-
-def test_a_static_module_has_no_guard() -> None:
-    assert planned(MODULES.Static).plans["main"].guards == ()
-    assert "assert_op" not in planned(MODULES.Static).module.script()
 
 
 # -- the pass -----------------------------------------------------------------------------------------------

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.stages import (
     Lowered,
     PassFailedError,
@@ -47,25 +46,6 @@ def test_all_are_the_passes_that_tvm_itself_runs() -> None:
     assert [lowered.stage for lowered in stages("all", sum_squared())] == passes
 
 
-@pytest.mark.parametrize("pipeline", get_args(PipelineName))
-def test_every_pass_of_a_pipeline_can_be_named(pipeline: PipelineName) -> None:
-    kept: list[Lowered] = []
-    everything = WantedStages(first="DispatchSampling")
-    lower(sum_squared(), "llvm", wanted=everything, keep=kept.append, pipeline=pipeline)
-    names = [lowered.stage for lowered in kept]
-    assert names[-1] == "AttachGlobalSymbol" and len(names) >= 15
-    for name in names:
-        kept.clear()
-        lower(sum_squared(), "llvm", wanted=WantedStages((name,)), keep=kept.append, pipeline=pipeline)
-        assert [lowered.stage for lowered in kept] == [name]
-
-
-def test_a_pass_that_would_run_kernels_stands_for_its_place() -> None:
-    kept: list[Lowered] = []
-    lower(sum_squared(), "llvm", wanted=WantedStages(("FoldConstant",)), keep=kept.append, pipeline="target")
-    assert [lowered.stage for lowered in kept] == ["FoldConstant"]
-
-
 @pytest.mark.parametrize("target", ["llvm", "cuda", "vulkan"])
 def test_a_pass_that_would_run_kernels_is_run_by_no_other_one(
     target: str, monkeypatch: pytest.MonkeyPatch
@@ -92,37 +72,6 @@ def test_a_pass_that_does_not_exist() -> None:
         lower(sum_squared(), "llvm", wanted=WantedStages(("Vmshapelower",)), keep=lambda _: None)
     assert "VMShapeLower" in caught.value.passes
     assert "sequential" not in caught.value.passes
-
-
-def test_auto_plans_what_is_not_planned() -> None:
-    kept = stages("auto", sum_squared())
-    assert [lowered.stage for lowered in kept] == ["StaticPlanBlockMemory", "KillAfterLastUse"]
-    assert [has_memory_operations(lowered.mod) for lowered in kept] == [True, True]
-
-
-def test_a_module_lowered_to_allocations_is_planned() -> None:
-    """R.builtin.alloc_tensor is memory that nobody planned yet."""
-    allocated = stages("all", sum_squared())[0]
-    assert allocated.stage == "CallTIRRewrite"
-    assert not has_memory_operations(allocated.mod)
-    assert has_memory_operations(stages("planned", allocated.mod)[-1].mod)
-
-
-@pytest.mark.parametrize(
-    ("stage", "planned", "as_it_stands", "lowered"),
-    [
-        ("auto", False, True, True),
-        ("auto", True, True, False),
-        ("planned", False, False, True),
-        ("planned", True, True, False),
-        ("as-is", False, True, False),
-    ],
-)
-def test_what_is_read_and_what_is_lowered(
-    stage: str, planned: bool, as_it_stands: bool, lowered: bool
-) -> None:
-    found, wanted = wanted_stages(stage, planned)
-    assert (found, wanted is not None) == (as_it_stands, lowered)
 
 
 def test_the_module_given_is_not_changed() -> None:

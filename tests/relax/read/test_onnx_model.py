@@ -13,7 +13,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from symalloc.program.reading import ImportRefusedError, MissingExtraError, UnreadableError
+from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.read.open_model import import_onnx, load_onnx
 from symalloc.relax.source_spans import source_of
@@ -199,11 +199,3 @@ def test_an_input_that_is_no_tensor_is_named() -> None:
 def test_what_is_no_model_is_said(data: bytes, said: str) -> None:
     with pytest.raises(UnreadableError, match=said):
         load_onnx(Path("m.onnx"), data)
-
-
-def test_without_onnx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symalloc.relax.read.importing.find_spec", lambda name: None)
-    with pytest.raises(
-        MissingExtraError, match=r"^reading m.onnx needs onnx: pip install 'symalloc\[onnx\]'$"
-    ):
-        load_onnx(Path("m.onnx"), b"")

@@ -9,13 +9,9 @@ import pytest
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.script_file import (
     Constant,
-    Imported,
-    Metadata,
-    ModuleSymbol,
     Opaque,
     constant_of,
     decode,
-    dialect_path,
     parse_text,
 )
 
@@ -40,27 +36,6 @@ def test_modules_of_a_file_in_order() -> None:
     assert [(m.name, m.first_line) for m in script.modules] == [("M", 2), ("lone", 5), ("Inner", 10)]
 
 
-def test_modules_of_one_name_are_told_apart_by_their_lines() -> None:
-    text = IMPORTS + MODULE + MODULE + MODULE.replace("class M", "class N")
-    names = [m.name for m in parse_text("m.py", text).modules]
-    assert names == ["M:3", "M:6", "N"]
-
-
-def test_names_that_only_running_the_file_would_tell() -> None:
-    found = bindings(
-        "import os, tvm.script as s\nfrom .x import y as z\nN = 2\nM = N * 3\nP = (N, -1.5, 'a')\nQ = f()\n"
-        "m = TypeVar('m')\nmetadata = tvm.ir.load_json('{}')\nfor i in (1,):\n    pass\n"
-        "with a as b:\n    c = 1\nN2: int = 4\ndef g(): pass\n"
-    )
-    assert found["os"] == Imported("os")
-    assert found["s"] == Imported("tvm.script")
-    assert found["z"] == Imported(".x.y")
-    assert (found["M"], found["P"], found["N2"]) == (Constant(6), Constant((2, -1.5, "a")), Constant(4))
-    assert (found["m"], found["metadata"]) == (ModuleSymbol("m"), Metadata("{}"))
-    assert found["c"] == Constant(1)
-    assert all(isinstance(found[name], Opaque) for name in ("Q", "i", "b", "g"))
-
-
 def test_a_name_bound_twice_is_not_trusted() -> None:
     assert isinstance(bindings("N = 1\nN = 2\n")["N"], Opaque)
     assert bindings("N = 1\nN = 1\n")["N"] == Constant(1)
@@ -71,22 +46,6 @@ def test_a_name_bound_twice_is_not_trusted() -> None:
 
 def test_metadata_that_holds_code_is_not_loaded() -> None:
     assert isinstance(bindings('metadata = tvm.ir.load_json(\'{"type": "ir.EnvFunc"}\')')["metadata"], Opaque)
-
-
-def test_the_dialect_by_any_name() -> None:
-    found = bindings(
-        "import tvm\nfrom tvm.script import relax as rx\nfrom tvm import script\nimport os as T\n"
-    )
-
-    def path(text: str) -> str | None:
-        return dialect_path(ast.parse(text, mode="eval").body, found)
-
-    assert path("rx.memory.alloc_tensor") == "R.memory.alloc_tensor"
-    assert path("tvm.script.tirx.int64") == "T.int64"
-    assert path("script.ir_module") == "I.ir_module"
-    assert path("R.add") == "R.add"
-    assert path("T.add") is None
-    assert path("tvm.relax.op.add") is None
 
 
 @pytest.mark.parametrize("text", ["f()", "1 / 2", "x", "1 // 0", "b'x'", "'a' + 'b'", "not 1"])

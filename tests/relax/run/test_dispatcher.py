@@ -181,30 +181,6 @@ def test_what_the_pool_refuses_leaves_nothing(kernel: Any) -> None:
         assert pool.statistics().live == 0
 
 
-def test_a_call_that_is_interrupted_leaves_nothing(kernel: Any) -> None:
-    left = 0
-
-    def interrupted(x: Any, y: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:  # the last kernel but one
-            signal.raise_signal(signal.SIGINT)  # Python tells the main thread, which waits for the kernels
-            time.sleep(0.02)
-        copy(x, y)
-
-    kernel(interrupted)
-    pool = symalloc.Pool()
-    runner = Runner(wide(), workers=2, pool=pool)
-    for ends in (False, True, False):
-        if ends:
-            left = 3
-            with pytest.raises(KeyboardInterrupt):
-                runner.run({"n": 50})
-        else:
-            assert runner.run({"n": 50}, check=True).difference is None
-        assert pool.statistics().live == 0
-
-
 def test_kernels_under_way_end_however_often_a_call_is_interrupted(
     kernel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,13 +20,10 @@ from symalloc.relax.run.machine import (
     MachineBusyError,
     _require_hook,
     memory_cfg,
-    reserved_by_tvm,
     try_hook,
 )
 from tests.pool.processes import died
 from tests.relax.built import MODULES, machine_on
-
-SIZES = (1, 700, 3, 0, 5000, 64, 701)
 
 
 def _input(n: int, seed: int = 0) -> np.ndarray:
@@ -95,25 +92,6 @@ def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) ->
         assert np.array_equal(_call(machine, _input(4)), expected)
     helper.join()
     assert asked.is_set() and session.statistics().refused == 0
-
-
-def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
-    pool, wrong = InstrumentedPool(), list[int]()
-
-    def serve(seed: int) -> None:
-        machine, stock = machine_on(program, pool), machine_on(program, None)
-        for n in SIZES * 3:
-            x = _input(n, seed)
-            if not np.array_equal(_call(machine, x), _call(stock, x)):
-                wrong.append(seed)
-
-    threads = [Thread(target=serve, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert pool.statistics().live == 0
 
 
 def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
@@ -204,9 +182,3 @@ def test_a_tvm_without_the_hook_is_told_of() -> None:
             _require_hook("0.27.99")
 
     assert died(without)[0] == 0
-
-
-def test_what_tvm_has_reserved_grows_with_its_allocator(program: Any) -> None:
-    before = reserved_by_tvm()
-    _call(machine_on(program, None), _input(3_333))
-    assert reserved_by_tvm() >= before + 3_333 * 8 * 4

@@ -167,26 +167,6 @@ def test_what_results_are_written_over(steps: str, over: str) -> None:
     assert in_steps(steps, results=True) == over
 
 
-def test_what_a_branch_reads_and_what_it_makes() -> None:
-    """What both sides read last is written over once; what one side makes is no place for the other."""
-    for outside in (False, True):
-        body = Steps()
-        a = body.made(body.params[0])
-        test = body.made(body.params[0])
-
-        def side(body: Steps = body, a: Var = a) -> Operand:
-            inner = body.made(a)
-            return body.made(inner)
-
-        chosen = body.branch(side, side, test=test)
-        if outside:
-            body.call("read", a)
-        pairs = found(body.program(body.made(chosen)))
-        assert len(pairs) == (2 if outside else 3)
-        assert len({one.output for one in pairs}) == len(pairs)
-        assert (a in {one.source for one in pairs}) is not outside
-
-
 def random_program(seed: int) -> Program:
     random = Random(seed)
     x, y = param("x", "n"), param("y", "m")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -15,8 +14,6 @@ import pytest
 import tvm
 
 from symalloc.program.reading import FileResult, ReadOptions
-from symalloc.relax.read.script import parse_module
-from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
 from tests.pool.processes import descendants, until_busy, until_gone
 
@@ -106,22 +103,6 @@ def test_a_crash_in_a_pass_keeps_the_module_as_it_stands(tmp_path: Path) -> None
     )
     assert (problem.stage, problem.module) == ("LegalizeOps", "A")
     assert problem.hint == "the fault is TVM's; --stage as-is leaves its passes out"
-
-
-def test_a_json_file_that_crashes_the_loader(tmp_path: Path) -> None:
-    script = parse_text("m.py", (IMPORTS + module("M")))
-    mod = parse_module(script, script.modules[0])
-    graph = json.loads(tvm.ir.save_json(mod))
-    number, node = next(
-        (k, n) for k, n in enumerate(graph["nodes"]) if n["type"] == "ffi.Array" and n["data"]
-    )
-    node["data"][0] = number  # an array that holds itself
-    (tmp_path / "cycle.json").write_text(json.dumps(graph))
-    crashed, good = read(tmp_path / "cycle.json", write(tmp_path / "m.py", module("M")))
-    assert [problem.message.split(" while ")[0] for problem in crashed.problems] == [
-        f"TVM {tvm.__version__} crashed (SIGSEGV)"
-    ]
-    assert found(good) == [("M", "as-is")]
 
 
 def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
