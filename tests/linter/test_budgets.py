@@ -83,29 +83,6 @@ def test_verdicts_agree_with_the_numbers() -> None:
     assert {(Verdict.ALWAYS_INVALID, True), (Verdict.RUNTIME_CHECK, True)} <= verdicts
 
 
-BRANCHES = """
-@R.function(pure=False)
-def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
-    n = T.int64()
-    if c:
-        {then}
-        a = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-        Module.fill(a)
-        y = a
-    else:
-        b = R.builtin.alloc_tensor(R.shape([2 * n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-        Module.fill(b)
-        y = x
-    return y
-"""
-
-
-def test_the_two_sides_of_an_if_are_not_held_together() -> None:
-    found = lint(BRANCHES.format(then=""), 8192)
-    assert told(found) == [("main", Verdict.RUNTIME_CHECK, {"n": 1025}, "n <= 1024")]
-    assert found[0].path == "`c` is false"
-
-
 CACHE = """
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32")) -> R.Object:
@@ -175,66 +152,9 @@ def test_storages_that_functions_return_are_not_forgotten() -> None:
     assert told(found) == [("main", Verdict.RUNTIME_CHECK, {"n": 673}, "n <= 672")]
 
 
-ROOMY = """
-@R.function(private=True, pure=False)
-def make(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-    m = T.int64()
-    s = R.memory.alloc_storage(R.shape([400 * m]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-    t = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([m]), R.dtype("float32"))
-    Module.fill(t)
-    return t
-
-@R.function(pure=False)
-def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-    n = T.int64()
-    one = Module.make(x)
-    two = Module.make(x)
-    three = Module.make(x)
-    R.print(one, two, three, format="{} {} {}")
-    return x
-"""
-
-
-def test_a_tensor_that_a_function_returns_counts_with_all_of_its_storage() -> None:
-    (found,) = lint(ROOMY, 8192)
-    assert found.function == "main"
-    assert found.counterexample == {"n": 7}  # 3 * 2816 bytes
-    assert found.precondition == "n <= 6"
-
-
-def test_two_tensors_that_a_function_returns_count_with_all_of_their_storages() -> None:
-    one, two = (f'R.Tensor(("{extent}",), "float32")' for extent in ("m", "100 * m"))
-    more = """
-    u = R.memory.alloc_storage(R.shape([400 * m]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-    v = R.memory.alloc_tensor(u, R.prim_value(0), R.shape([100 * m]), R.dtype("float32"))
-    Module.fill(v)
-    return (t, v)
-"""
-    pair = ROOMY.replace(f"-> {one}", f"-> R.Tuple({one}, {two})").replace("\n    return t\n", more)
-    assert told(lint(pair, 8192)) == [("main", Verdict.RUNTIME_CHECK, {"n": 4}, "n <= 3")]
-
-
 def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
     found = lint(SIDES.format(then="4 * n", other="600"), 2048)
     assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
-
-
-def test_memory_is_held_until_it_is_killed() -> None:
-    function = """
-        @R.function(pure=False)
-        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-            n = T.int64()
-            a = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-            Module.fill(a)
-            {early}
-            b = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-            Module.fill(b)
-            {late}
-            return b
-        """
-    kill = "R.memory.kill_tensor(a)"
-    assert lint(function.format(early=kill, late=""), 4096)[0].precondition == "n <= 1024"
-    assert lint(function.format(early="", late=kill), 4096)[0].precondition == "n <= 512"
 
 
 CALLS = """

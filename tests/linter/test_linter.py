@@ -92,18 +92,6 @@ def _lint(reading: FileResult, **options: object) -> tuple[Diagnostic, ...]:
     return _linter(**options).lint(reading).report.diagnostics
 
 
-def test_a_later_stage_does_not_repeat_a_finding() -> None:
-    found = _lint(_reading(_program(), _program("StaticPlanBlockMemory")))
-    assert [(d.rule, d.stage) for d in found] == [("SYM101", None)]
-
-
-def test_the_first_stage_with_a_finding_is_credited() -> None:
-    sound = replace(_program(), functions={})
-    stages = (sound, _program("CallTIRRewrite"), _program("StaticPlanBlockMemory"))
-    (finding,) = _lint(_reading(*stages))
-    assert finding.stage == "CallTIRRewrite"
-
-
 @pytest.mark.parametrize(
     ("stage", "asked", "severity"),
     [
@@ -119,11 +107,6 @@ def test_a_bound_that_only_an_unasked_plan_relies_on_is_a_note(stage: str, asked
         _reading(replace(program, functions=functions)), select=("SYM101", "SYM401"), stage=asked
     )
     assert (found.rule, str(found.severity)) == ("SYM401", severity)
-
-
-def test_another_finding_of_a_later_stage_is_shown() -> None:
-    found = _lint(_reading(_program(), _program("StaticPlanBlockMemory", size=32)))
-    assert [d.stage for d in found] == [None, "StaticPlanBlockMemory"]
 
 
 def test_printed_scripts_are_told_from_the_file() -> None:

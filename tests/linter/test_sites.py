@@ -36,17 +36,6 @@ def call_of(kernel: Kernel, *arguments: Var, symbols: dict[str, Origin] | None =
     return program_of(body.finish(symbols=symbols), kernels={kernel.name: kernel})
 
 
-def test_extents_are_held_against_the_symbols_that_a_kernel_binds() -> None:
-    kernel = Kernel(name="add", parameters=(buffer("a", "k"), buffer("b", "k"), buffer("c", "2*k")))
-    good = call_of(kernel, param("x", "n"), param("y", "n"), param("z", "2*n"))
-    assert run(good, "SYM303").summary.constraints == 0
-    (found,) = findings(call_of(kernel, param("x", "n"), param("y", "n + 1"), param("z", "2*n")), "SYM303")
-    assert found.verdict is Verdict.ALWAYS_INVALID
-    (unsure,) = findings(call_of(kernel, param("x", "n"), param("y", "m"), param("z", "2*n")), "SYM303")
-    assert (unsure.verdict, unsure.guarded) == (Verdict.RUNTIME_CHECK, True)
-    assert unsure.severity is not Severity.ERROR
-
-
 @pytest.mark.parametrize("scalar_first", [False, True])
 def test_extents_are_held_against_a_scalar_that_a_kernel_takes(scalar_first: bool) -> None:
     """TVM checks extents against scalars, also against those that come behind the buffers."""
@@ -60,11 +49,6 @@ def test_extents_are_held_against_a_scalar_that_a_kernel_takes(scalar_first: boo
     (found,) = findings(program_of(function, kernels={"f": kernel}), "SYM303")
     assert (found.verdict, found.guarded) == (Verdict.RUNTIME_CHECK, True)
     assert "n against m" in found.message
-
-
-def test_an_extent_over_a_symbol_that_nothing_binds_is_not_compared() -> None:
-    kernel = Kernel(name="f", parameters=(buffer("a", "2*k"),))
-    assert run(call_of(kernel, param("x", "n")), "SYM303").summary.constraints == 0
 
 
 @pytest.mark.parametrize(
@@ -85,44 +69,6 @@ def test_a_missing_argument() -> None:
     kernel = Kernel(name="f", parameters=(buffer("a", 4), buffer("b", 4)))
     (found,) = findings(call_of(kernel, param("x", 4)), "SYM303")
     assert found.message == "number of arguments differs from what `f` takes: 1 against 2"
-
-
-@pytest.mark.parametrize(
-    ("factor", "settled", "faulty"),
-    [(None, False, True), (None, True, False), (64, False, False), (128, False, True)],
-)
-def test_a_byte_offset_goes_only_into_kernels_that_take_one(
-    factor: int | None, settled: bool, faulty: bool
-) -> None:
-    kernel = Kernel(name="f", parameters=(buffer("a", 8, reads=False, offset_factor=factor),))
-    body = Body()
-    storage = body.storage(256)
-    tensor = body.tensor(storage, 8, offset=64)
-    body.call("f", body.settle(tensor) if settled else body.alias(tensor))
-    program = program_of(body.finish(), kernels={"f": kernel})
-    assert bool(findings(program, "SYM303")) is faulty
-
-
-def test_results_of_call_tir_are_held_against_the_kernel_too() -> None:
-    kernel = Kernel(name="f", parameters=(buffer("a", "k"), buffer("out", "k")))
-    body = Body(param("x", "n"))
-    wrong = tensor_of("n + 1")
-    body.emit(CallTIR(var=Var("y", wrong), kernel="f", inputs=body.params, outputs=(wrong,)))
-    (found,) = findings(program_of(body.finish(), kernels={"f": kernel}), "SYM303")
-    assert found.verdict is Verdict.ALWAYS_INVALID
-
-
-def test_a_misaligned_view_matters_where_it_is_folded() -> None:
-    def program(*, settle: bool) -> Program:
-        body = Body()
-        arena = body.tensor(body.storage(256), 256)
-        view = body.view(arena, 8, offset=4)
-        if settle:
-            body.settle(view)
-        return body.program()
-
-    assert findings(program(settle=True), "SYM108")
-    assert not findings(program(settle=False), "SYM108")
 
 
 @pytest.mark.parametrize("how", ["kernel", "alias", "reshape", "cast", "in-place", "packed", "callee"])
@@ -215,17 +161,6 @@ def test_a_part_of_what_is_handed_over_may_begin_where_no_copy_is_made() -> None
     assert not findings(program_of(body.finish(), inner.finish()), "SYM208", "SYM203")
 
 
-def test_a_copy_is_not_overwritten_with_what_it_is_a_copy_of() -> None:
-    body = Body()
-    arena = body.tensor(body.storage(256), 256)
-    view, neighbour = body.view(arena, 8, offset=4), body.view(arena, 8, offset=0)
-    folded = body.settle(view)
-    body.call("fill", folded)
-    body.call("fill", neighbour)
-    body.call("read", folded)
-    assert not findings(body.program(), "SYM203")
-
-
 def test_another_copy_that_is_only_read_is_a_warning() -> None:
     body = Body()
     view = body.view(body.tensor(body.storage(256), 256), 8, offset=4)
@@ -269,13 +204,6 @@ def test_constant_indices(index: int, mode: str, verdict: Verdict | None) -> Non
     )
     body.emit(call)
     assert verdicts(body.program(), "SYM305") == ([] if verdict is None else [verdict])
-
-
-def test_a_view_does_not_begin_in_front_of_its_source() -> None:
-    body = Body(param("x", "n", 64))
-    body.view(body.params[0], 8, offset="64 - 64*n")
-    (found,) = findings(body.program(), "SYM111")
-    assert (found.counterexample, found.severity) == ({"n": 2}, Severity.ERROR)
 
 
 def callee() -> Body:
@@ -373,14 +301,6 @@ def test_an_offset_is_kept_by_all_that_is_no_fold(how: str) -> None:
     assert found.severity is Severity.ERROR
 
 
-@pytest.mark.parametrize("how", ["at byte 0", "folded"])
-def test_what_begins_at_byte_zero_goes_anywhere(how: str) -> None:
-    body = Body()
-    tensor = placed(body, 0) if how == "at byte 0" else body.settle(placed(body))
-    packed(body, "tvm.contrib.sort.sort", tensor)
-    assert not findings(program(body), "SYM112")
-
-
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
@@ -395,13 +315,6 @@ def test_packed_functions_are_told_apart(name: str, severity: Severity | None) -
     body = Body()
     packed(body, name, placed(body))
     assert [d.severity for d in findings(program(body), "SYM112")] == ([severity] if severity else [])
-
-
-def test_an_offset_that_may_be_zero_is_an_error_all_the_same() -> None:
-    body = Body(param("x", "n"))
-    packed(body, "tvm.contrib.sort.sort", placed(body, "64*n"))
-    (found,) = findings(program(body), "SYM112")
-    assert (found.severity, found.counterexample) == (Severity.ERROR, {"n": 1})
 
 
 def test_a_condition_is_read_at_its_pointer() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity, parse_user_script
 from symalloc.linter.fixes import apply_edits
-from symalloc.linter.suppressions import Suppression, allow_finding, apply_suppressions, find_suppressions
+from symalloc.linter.suppressions import Suppression, allow_finding, find_suppressions
 from symalloc.program.span import Source, Span
-from symalloc.rulebook.rule import load_rules
 
 FILE = "model.py"
 MODULE = '''\
@@ -134,16 +133,6 @@ def test_a_comment_that_nothing_follows_is_wrong() -> None:
 
 def test_text_that_is_no_python_has_none() -> None:
     assert _find("def (:  # symalloc: allow(SYM101)\n") == ()
-
-
-def test_unused_ones_are_reported() -> None:
-    found = _find("x = 1  # symalloc: allow(SYM101, SYM102)\n")
-    rules = load_rules()
-    kept = apply_suppressions(
-        [_at(1), _at(1, "SYM103")], found, file=FILE, known=rules, active=rules, report_unused=True
-    )
-    assert [(d.rule, d.span) for d in kept[1:]] == [("SYM901", found[1].span)]
-    assert kept[0].rule == "SYM103"
 
 
 TEXT = '''\

@@ -160,14 +160,6 @@ def test_the_shape_of_a_counterexample_takes_the_branch() -> None:
     assert (found.severity, found.verdict) == (Severity.ERROR, Verdict.ALWAYS_INVALID)
 
 
-def test_the_half_that_meets_is_lost() -> None:
-    calls = Calls()
-    a, b = calls.tensor(calls.s, "2*n", name="a"), calls.tensor(calls.s, "n", offset="n", name="b")
-    calls.through(calls.view(a, "n", offset="n"), b)
-    (found,) = calls.findings()
-    assert (found.severity, found.verdict) == (Severity.ERROR, Verdict.ALWAYS_INVALID)
-
-
 def test_of_two_halves_that_are_written_one_by_one_each_is_lost() -> None:
     calls = Calls()
     a, b = calls.tensor(calls.s, "2*n", name="a"), calls.tensor(calls.s, "n", name="b")

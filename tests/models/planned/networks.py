@@ -118,16 +118,6 @@ class _Branchy(nn.Module):
         return self.head(op.sum(self.dense(x), axis=[2, 3]))
 
 
-class _MLP(nn.Module):
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        for layer in self.layers:
-            x = op.relu(layer(x))
-        return x
-
-
 class _TopK(nn.Module):
     """The eight best of the scores, and where they were: two outputs of different element types."""
 
@@ -214,7 +204,7 @@ def mlp_fused() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward")
 def mlp() -> tvm.IRModule:
     """Four layers, any batch."""
-    return exported(_MLP((64, 256, 96, 192, 64)), x=["b", 64])
+    return exported(small.MLP((64, 256, 96, 192, 64)), x=["b", 64])
 
 
 @case(bind("b", *_BATCHES), function="forward")

@@ -12,7 +12,9 @@ from tests.models.zoo.registry import model, networks
 from tests.modules import exported
 
 
-class _MLP(nn.Module):
+class MLP(nn.Module):
+    """Layers in a row, each with a ReLU behind it."""
+
     def __init__(self, widths: tuple[int, ...], bias: bool = True) -> None:
         self.layers = nn.ModuleList([nn.Linear(a, b, bias=bias) for a, b in pairwise(widths)])
 
@@ -33,8 +35,8 @@ class _Residual(nn.Module):
 
 
 networks(
-    mlp_dynamic_batch=lambda: exported(_MLP((32, 64, 48, 10)), x=["b", 32]),
-    mlp_static=lambda: exported(_MLP((32, 64, 48, 10)), x=[8, 32]),
+    mlp_dynamic_batch=lambda: exported(MLP((32, 64, 48, 10)), x=["b", 32]),
+    mlp_static=lambda: exported(MLP((32, 64, 48, 10)), x=[8, 32]),
     mlp_residual=lambda: exported(_Residual(24), x=["b", "n", 24]),
 )
 
@@ -42,7 +44,7 @@ networks(
 @model()
 def mlp_half_precision() -> tvm.IRModule:
     """Weights and activations in float16."""
-    network = _MLP((16, 16, 16))
+    network = MLP((16, 16, 16))
     network.to("float16")
     return exported(network, x=nn.spec.Tensor(["b", 16], "float16"))
 
