@@ -223,13 +223,9 @@ class EffectReader:
             return True
         if not unknown and not call.may_capture:
             return False
-        filled = self.points_to.resolve(self.filled)
-        return not any(self.is_empty(region, filled) for region in members(self.points_to.resolve(reads)))
-
-    def is_empty(self, number: int, filled: RegionSet) -> bool:
-        """True if nothing so far has written what an R.builtin.alloc_tensor made."""
-        made = self.points_to.regions[number].instruction
-        return isinstance(made, ir.AllocFresh) and not filled & self.points_to.family(RegionSet(1 << number))
+        filled, given = self.points_to.resolve(self.filled), members(self.points_to.resolve(reads))
+        fresh = (n for n in given if isinstance(self.points_to.regions[n].instruction, ir.AllocFresh))
+        return all(filled & self.points_to.family(RegionSet(1 << number)) for number in fresh)
 
     def call_function(self, call: ir.CallFunction) -> Effect:
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)

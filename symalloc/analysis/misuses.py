@@ -33,7 +33,7 @@ from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target, poin
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.control_flow import EVERY_PATH, ControlFlowGraph, PathCondition, PointKind
-from symalloc.program.operands import other_names, tensor_type, variables_in
+from symalloc.program.operands import other_names, read_cast, tensor_type, variables_in
 from symalloc.program.types import DType, TensorType, holds_memory
 from symalloc.size.condition import lt
 
@@ -53,15 +53,16 @@ class HandleFault:
 
 
 def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
-    """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
-    kills: dict[ir.Var, list[int]] = {}
-    cfg = paths.cfg
+    """Uses (`use-after-kill`) and kills (`double-kill`) of what some path to them kills, by any name."""
+    own, kills = dict[ir.Var, list[int]](), dict[ir.Var, list[int]]()
+    cfg, names = paths.cfg, dict[ir.Var, ir.Var]()  # KillAfterLastUse makes one register of two names
     for index, point in enumerate(cfg.points):
-        made = point.instruction
-        if kills and not kills.keys().isdisjoint(point.uses):
+        made, used = point.instruction, {var: names.get(var, var) for var in point.uses}
+        if kills and not kills.keys().isdisjoint(used.values()):
             kind = "double-kill" if type(made) is ir.Kill else "use-after-kill"
-            for var in dict.fromkeys(point.uses):
-                earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
+            for var, first in used.items():
+                known = (*own.get(var, ()), *kills.get(first, ()))
+                earlier = next((kill for kill in known if paths.reaches(kill, index)), None)
                 if earlier is not None and not _is_only_held(cfg, made, var):
                     yield HandleFault(
                         var=var,
@@ -71,7 +72,10 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
                         path=paths.at[earlier] | paths.at[index],
                     )
         if type(made) is ir.Kill and isinstance(made.target, ir.Var):
-            kills.setdefault(made.target, []).append(index)
+            own.setdefault(made.target, []).append(index)
+            kills.setdefault(used[made.target], []).append(index)
+        elif isinstance(made, ir.Alias) or (isinstance(made, ir.MatchCast) and read_cast(made).definitions):
+            names |= {made.var: used[made.source]} if isinstance(made.source, ir.Var) else {}
 
 
 def _is_only_held(cfg: ControlFlowGraph, made: ir.Instruction | None, var: ir.Var) -> bool:

@@ -342,11 +342,6 @@ class LintedFile:
     symbols: Mapping[str, tuple[ir.Origin, ...]]
     settled: bool = True
 
-    @property
-    def is_complete(self) -> bool:
-        """True if all of it was read, and nothing was left undecided: linting it again gives the same."""
-        return self.settled and not self.report.unread and not self.report.summary.unknown
-
     def finished(self, good: Mapping[int, tuple[Fix, ...]] = {}, *, settled: bool = True) -> LintedFile:
         """The same without what tries fixes: with the `good` ones, by the `id` of the diagnostic.
 

@@ -221,7 +221,8 @@ class LintCache:
 
         It was changed meanwhile where it is not as it was when `get` was asked.
         """
-        key = self._key(file) if linted.is_complete else None
+        complete = linted.settled and not linted.report.unread and not linted.report.summary.unknown
+        key = self._key(file) if complete else None
         if key is None or key != self._asked.get(file, key):
             return
         data = msgspec.json.encode(linted)

@@ -80,6 +80,7 @@ class Run:
     returns_argument: bool
     env: dict[Var, Any] = field(default_factory=dict)
     killed: set[Var] = field(default_factory=set)
+    registers: dict[Var, Var] = field(default_factory=dict)  # of names of one value the first
     faults: set[str] = field(default_factory=set)
     stamp: int = 0
 
@@ -104,7 +105,11 @@ class Run:
         if operand not in self.env:
             self.faults.add("SYM204")
             return MISSING
-        return Empty(self.env[operand]) if operand in self.killed else self.env[operand]
+        gone = self.register(operand) in map(self.register, self.killed)
+        return Empty(self.env[operand]) if gone else self.env[operand]
+
+    def register(self, var: Var) -> Var:
+        return self.registers.get(var, var)
 
     def block(self, block: Block) -> Any:
         for instruction in block.instructions:
@@ -120,6 +125,8 @@ class Run:
             self.allocate(i)
         elif isinstance(i, Alias | View):
             self.env[i.var] = self.value(i.source)
+            if isinstance(i, Alias) and isinstance(i.source, Var):
+                self.registers[i.var] = self.register(i.source)
         elif isinstance(i, MakeTuple):
             self.env[i.var] = tuple(self.held(f) for f in i.fields)
         elif isinstance(i, TakeField):

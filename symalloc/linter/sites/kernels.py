@@ -237,8 +237,6 @@ def constant_indices(context: FunctionContext, call: ir.CallOperator) -> Iterato
 def _indices(operand: ir.Operand) -> tuple[Expr, ...]:
     if isinstance(operand, ir.ConstantTensor):
         return tuple(map(constant, operand.values or ()))
-    if isinstance(operand, ir.Scalar):
-        return () if operand.value is None else (operand.value,)
     kind = type_of(operand)
     return (kind.value,) if isinstance(kind, ScalarType) and kind.value is not None else ()
 

@@ -117,9 +117,16 @@ def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     killed = ((fault, places_of(kill=fault.earlier)) for fault in uses_after_kill(context.paths))
     unknown = ((fault, places_of(allocation=fault.earlier)) for fault in out_of_scope(context.paths))
     for fault, places in chain(killed, unknown):
-        user = context.instruction(fault.point)
+        user, doubt = context.instruction(fault.point), None
+        if isinstance(fault.earlier, ir.Kill) and fault.earlier.target is not fault.var:
+            if fault.kind == "double-kill" or context.program.stage != "as-is":
+                continue
+            doubt = (
+                f"`{name_of(fault.earlier.target)}` has a register of its own, unless KillAfterLastUse is run"
+            )
         site = Site(
             kind="kill" if fault.kind == "double-kill" else "use",
+            uncertainty=doubt,
             relation=fault.kind,
             texts={
                 "variable": name_of(fault.var),
