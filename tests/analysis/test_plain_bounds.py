@@ -41,7 +41,7 @@ def drawn(draw: random.Random, depth: int = 3) -> Expr:
 def test_what_is_plain_is_true() -> None:
     draw = random.Random(1)
     below = nonnegative = 0
-    for _ in range(tries(2_000, 60_000)):
+    for _ in range(tries(800, 60_000)):
         expr, end = drawn(draw), draw.choice(SIZES) * draw.choice(SIZES)
         fact = lt(drawn(draw, 1), draw.choice(SIZES) * draw.choice(SIZES))
         plain = is_below(expr, end, (fact,), frozenset()), is_nonnegative(expr, frozenset())
@@ -54,7 +54,7 @@ def test_what_is_plain_is_true() -> None:
                 assert expr.evaluate(point) >= 0, (expr, point)
             if plain[0] and fact.evaluate(point):
                 assert expr.evaluate(point) < end.evaluate(point), (expr, end, fact, point)
-    assert below > 100
+    assert below > 50
     assert nonnegative > 100
 
 

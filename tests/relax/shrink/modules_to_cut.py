@@ -1,6 +1,6 @@
 # ruff: noqa
 # mypy: ignore-errors
-"""Modules with what kernels refuse, extents that may differ, and with what they read beyond a row."""
+"""Modules with what kernels refuse, and extents that may differ."""
 
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -55,27 +55,3 @@ class Joined:
             both = R.concat((first, second), axis=0)
             R.output(total, both)
         return (total, both)
-
-
-@I.ir_module
-class Shifted:
-    @T.prim_func(s_tir=True, private=True)
-    def following(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, n), "float32")
-        B = T.match_buffer(b, (n, n), "float32")
-        for i, j in T.grid(n, n):
-            with T.sblock("only"):
-                v, w = T.axis.remap("SS", [i, j])
-                B[v, w] = T.if_then_else(v * n + w + 1 < n * n, A[v, w + 1], T.float32(0))
-
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32")):
-        n = T.int64()
-        cls = Shifted
-        with R.dataflow():
-            scores: R.Tensor((n, n), "float32") = R.matmul(x, R.permute_dims(x))
-            later = R.call_tir(cls.following, (scores,), out_ty=R.Tensor((n, n), "float32"))
-            result: R.Tensor((n, 8), "float32") = R.matmul(later, x)
-            R.output(result)
-        return result

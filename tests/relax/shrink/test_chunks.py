@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, te, tirx
 
 import symalloc
 from symalloc import RunError
@@ -299,7 +299,17 @@ def test_what_pieces_meet_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_kernel_that_goes_on_in_the_next_row_is_not_cut() -> None:
-    given = lower_or_refuse(modules_to_cut.Shifted, "llvm", "default")
+    def following(scores: te.Tensor) -> te.Tensor:
+        n = scores.shape[0]
+        return te.compute(
+            (n, n), lambda v, w: tirx.if_then_else(v * n + w + 1 < n * n, scores[v, w + 1], tirx.const(0.0))
+        )
+
+    def write(emit: Emit, x: relax.Var) -> relax.Expr:
+        scores = emit(OP.matmul(x, emit(OP.permute_dims(x))))
+        return OP.matmul(emit.__self__.emit_te(following, scores), x)  # type: ignore[attr-defined]
+
+    given = lower_or_refuse(graph(write, x=("n", 8)), "llvm", "default")
     options = replace(CHUNKED, max_arena=9216, chunks=8)
     same_bits(plan_or_refuse(given, "llvm", options).module, given, (64,))
 
