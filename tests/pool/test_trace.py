@@ -255,7 +255,7 @@ def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -
 
 
 def test_the_pool_reserves_less_than_the_other() -> None:
-    traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
+    traces = [make_trace(w, 5) for w in part(("decode", "images-batched", "llm-batched", "mixed"), 2)]
     means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in POLICIES}
     assert means.pop("pool") < min(means.values())
 
