@@ -59,7 +59,6 @@ def _overrun(count: int, *more: Any) -> Callable[[Machine, Machine], bool]:
 
 
 _PLACED = f"s = {storage('16')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
-_DIVIDED = f"s = {storage('4096')}\na = {tensor('s', '256 // (n - 4)')}\nModule.ones(a)\nreturn x"
 _EIGHT = f"s = {storage('32')}\na = {tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
 _BRANCH = (
     f"if R.prim_value(n > 8):\n    s = {storage('16')}\n    a = {tensor('s', '8')}\n    Module.ones(a)\n"
@@ -82,11 +81,6 @@ _HELPER = f"""    @R.function(pure=False, private=True)
 _CALLS = "y = Module.helper(x)\nreturn y"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _dependent(
-        "256 // (n - 4) elements, n declared to be at least 5",
-        _function(_DIVIDED, upper={"n": 64}, lower={"n": 5}),
-        _function(_assert("n >= 5"), _DIVIDED, upper={"n": 64}, lower={"n": 5}),
-    ),
     _dependent(
         "a kernel reads 8 elements, n declared to be at least 8",
         _function(_EIGHT, upper={"n": 64}, lower={"n": 8}),
@@ -116,14 +110,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _function(_CALLS, before=_HELPER, upper={"n": 4}),
         _function(_assert("n <= 4"), _CALLS, before=_HELPER, upper={"n": 4}),
         _overrun(2000),
-    ),
-    HostileProgram(
-        what="16 bytes for n floats, n declared to be at most 6: the bound does not save it",
-        module=_function(_PLACED, upper={"n": 6}, lower={"n": 2}),
-        twin=_function(_assert("n <= 6"), _PLACED.replace("[16]", "[24]"), upper={"n": 6}, lower={"n": 2}),
-        rule="SYM101",
-        verdict="runtime-check",
-        counterexample={"n": 5},
     ),
     HostileProgram(
         what="16 bytes for n floats, n declared to be at least 9: wrong even for callers who keep to that",

@@ -42,38 +42,6 @@ _COPIES = f"""{_KERNELS}
         return y
 
 """
-_MAYBE = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
-        if flag:
-            t = {tensor("s")}
-            Module.ones(t)
-            y = {plus("t", "x")}
-        else:
-            y = {plus("x", "x")}
-        return y
-
-"""
-
-
-_TWO_RESULTS = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def pair(x: {_V}) -> R.Tuple({_V}, {_V16}):
-        n = T.int64()
-        s = {storage("n * 64 + 128")}
-        a = {tensor("s", "n")}
-        b = {tensor("s", offset="64")}
-        Module.ones(b)
-        Module.copy(x, a)
-        return (a, b)
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
-        both = Module.pair(x)
-        b = both[1]
-        y = {plus("b", "b")}
-        return y
-"""
 
 
 _TOO_SMALL = f"""{_COPIES}    @R.function(pure=False)
@@ -173,16 +141,6 @@ _DEEP_TWIN = _DEEP.replace(
 """,
 )
 
-_ON_ONE_BRANCH = f"""{_MAYBE}    @R.function(pure=False)
-    def main(x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
-        storage = {storage("128")}
-        kept = {tensor("storage")}
-        Module.copy(x, kept)
-        y = Module.helper(storage, x, again)
-        z = {plus("kept", "y")}
-        return z
-"""
-
 
 _OPAQUE = f"""{_KERNELS}
     @R.function(pure=False)
@@ -223,14 +181,6 @@ _AT_AN_OFFSET = f"""{_KERNELS}
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _changed(
-        "two results of one callee share bytes from n = 17 on",
-        _TWO_RESULTS,
-        (tensor("s", offset="64"), tensor("s", offset="n * 64")),
-        "Module.copy(x, a)",
-        verdict="runtime-check",
-        shows=_told([[2.0] * 16], None, floats(20)),
-    ),
-    _changed(
         "a callee places n floats on a storage of 64 bytes that it is handed",
         _TOO_SMALL,
         (storage("64"), storage("m * 4")),
@@ -261,12 +211,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         twin=_DEEP_TWIN,
         rule="SYM904",
         severity="warning",
-    ),
-    _changed(
-        "a callee overwrites what the caller keeps, on one of two branches",
-        _ON_ONE_BRANCH,
-        (tensor("s"), tensor("s", offset="64")),
-        "Module.ones(t)",
     ),
     _changed(
         "a packed function is given a storage, and may write anywhere on it",

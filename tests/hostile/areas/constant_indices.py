@@ -56,19 +56,6 @@ def _const(values: object) -> str:
 _TAKEN = "R.take(x, {}, axis=0, mode='fast')"
 _SHIFTED = """
     @T.prim_func
-    def pick(a: T.Buffer((4,), "float32"), rows: T.Buffer((2, 2), "int64"), out: T.Buffer((2,), "float32")):
-        for i in range(2):
-            if rows[i, 0] < 4:
-                out[i] = a[rows[i, 0] + rows[i, 1]]
-
-    @T.prim_func
-    def put(rows: T.Buffer((2,), "int64"), u: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
-        for i in range(4):
-            out[i] = T.float32(0)
-        for i in range(2):
-            out[rows[i] * rows[i]] = u[i]
-
-    @T.prim_func
     def kept(a: T.Buffer((4,), "float32"), rows: T.Buffer((2,), "int64"), out: T.Buffer((2,), "float32")):
         own = T.alloc_buffer((2,), "int64")
         for i in range(2):
@@ -116,16 +103,6 @@ def _by_hand(head: str, kernel: str, arguments: str, rows: object, result: str) 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
     _read(
-        "gather_nd transposes its indices into a buffer of its own first",
-        f"R.gather_nd(x, {_const([[1], [6]])})",
-        f"R.gather_nd(x, {_const([[1], [2]])})",
-    ),
-    _read(
-        "index_tensor spreads its indices over the shape of the result first",
-        f"R.index_tensor(x, ({_const([4, 0])},))",
-        f"R.index_tensor(x, ({_const([3, 0])},))",
-    ),
-    _read(
         "the index is a sum of two constants",
         _TAKEN.format("i"),
         _TAKEN.format(_const([3, 1])),
@@ -144,13 +121,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _TAKEN.format("R.subtract(i, R.const(1, 'int64'))"),
         "k = R.reshape(R.const([[1], [4]], 'int32'), R.shape([2]))",
         "i = R.concat((R.strided_slice(R.astype(k, 'int64'), [0], [1], [2]), R.const([2], 'int64')), axis=0)",
-    ),
-    HostileProgram(
-        what="a kernel tests one column of a constant and adds the other",
-        module=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [3, 1]], "(2,)"),
-        twin=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [2, 1]], "(2,)"),
-        rule="SYM307",
-        shows=_reads,
     ),
     HostileProgram(
         what="a kernel copies a constant, of which the twin's stores another element in each pass",
@@ -177,13 +147,5 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "scatter_nd writes behind the last element",
         f"R.scatter_nd(x, {_const([[0], [4]])}, u)",
         f"R.scatter_nd(x, {_const([[0], [3]])}, u)",
-    ),
-    HostileProgram(
-        what="a kernel writes where the square of a constant says",
-        module=_by_hand(_UPDATED, "put", "{}, u", [1, 2], "(4,)"),
-        twin=_by_hand(_UPDATED, "put", "{}, u", [1, 0], "(4,)"),
-        rule="SYM306",
-        verdict="always-invalid",
-        shows=_writes,
     ),
 )

@@ -92,20 +92,6 @@ PROGRAMS = (
         rule="SYM306",
     ),
     kernel_program(
-        "a product of indices that count from one is not made one that counts from none",
-        """
-  for i in range(n):
-      b[i] = T.float32(0)
-  for i, j in T.grid(n, n):
-      if (i + 1) * (j + 1) <= n:
--         b[(i + 1) * (j + 1)] = a[i]
-+         b[(i + 1) * (j + 1) - 1] = a[i]
-""",
-        size=1,
-        rule="SYM306",
-        verdict="always-invalid",
-    ),
-    kernel_program(
         "a buffer one element on copies from the one before that is stored last",
         """
   d = T.decl_buffer((n - 1,), 'float32', data=b.data, elem_offset=1)
@@ -115,21 +101,6 @@ PROGRAMS = (
 - b[0] = T.float32(0)
 """,
         size=2,
-    ),
-    kernel_program(
-        "a byte of each element is masked before the element is stored",
-        """
-  d = T.decl_buffer((n * 4,), 'uint8', data=b.data)
-  for i in range(n):
--     d[i * 4 + 3] = T.bitwise_and(d[i * 4 + 3], T.uint8(127))
-- for i in range(n):
-      b[i] = a[i]
-+ for i in range(n):
-+     d[i * 4 + 3] = T.bitwise_and(d[i * 4 + 3], T.uint8(127))
-""",
-        size=1,
-        verdict="always-invalid",
-        shows=None,
     ),
     kernel_program(
         "lanes go backwards from one element too far",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tests.hostile.four_floats import MAIN, PURE, TWO, body, inplace, module, private
+from tests.hostile.four_floats import MAIN, PURE, TWO, body, inplace, module
 from tests.hostile.machine import Machine, floats, gives
 from tests.hostile.program import HostileProgram
 
@@ -44,23 +44,6 @@ def _pair(head: str, *lines: str, bad: str, twin: str) -> tuple[str, str]:
 
 
 _MORE = f"more = {inplace('add_one', 'n')}"
-_BOTH = body(
-    private(PURE, "both").replace("both(", 'both(other: R.Tensor((4,), "float32"), '),
-    f"more = {inplace('add_one', 'x')}",
-    "sum = R.add(more, other)",
-    "return sum",
-)
-_HANDED = _pair(PURE, "n = R.negative(x)", "y = Module.both(@, n)", "return y", bad="n", twin="x")
-_CHAIN = _pair(
-    PURE,
-    "n = R.negative(x)",
-    f"one = {inplace('add_one', 'n')}",
-    f"other = {inplace('two', 'one')}",
-    "y = R.subtract(other, @)",
-    "return y",
-    bad="one",
-    twin="x",
-)
 _FILLED = body(MAIN, "n = R.negative(x)", _MORE, "Module.fill(n)", "y = R.add(more, x)", "return y")
 _FILLED_LAST = body(MAIN, "n = R.negative(x)", _MORE, "y = R.add(more, x)", "Module.fill(n)", "return y")
 _PACKED = _pair(
@@ -77,19 +60,6 @@ _SHARED = body(TWO, "n = R.negative(x)", f"both = {inplace('two', 'n', '0, 0', 2
 _APART = body(TWO, "n = R.negative(x)", f"both = {inplace('add_to', 'n, x', '0, 1', 2)}", "return both")
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _stale(
-        "a function overwrites one parameter in place and reads the other, and is given one tensor as both",
-        *(module(_BOTH, main) for main in _HANDED),
-        meant=1 - 2 * _X,
-        given=np.ones(4),
-    ),
-    _stale(
-        "the result is updated in place once more, and what it was before is read",
-        *map(module, _CHAIN),
-        meant=1 - _X,
-        given=2 - 3 * _X,
-        on_line="R.subtract(other, one)",
-    ),
     _stale(
         "the operand is filled by its old name while the result is still needed",
         module(_FILLED),

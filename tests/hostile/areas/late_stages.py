@@ -179,20 +179,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=_stops("Mismatched out.shape[0]"),
     ),
     HostileProgram(
-        what="the slot with the offset is too low, so that two tensors overlap",
-        module=_with(
-            (
-                "H[T.int64(2)] = (H[T.int64(0)] + T.int64(15)) // T.int64(16)",
-                "H[T.int64(2)] = H[T.int64(0)] // T.int64(16)",
-            )
-        ),
-        twin=_TEXT,
-        rule="SYM203",
-        on_line="cls.triple",
-        counterexample={"n": 1},
-        shows=_wrong,
-    ),
-    HostileProgram(
         what="the function that computes the offset rounds down",
         module=_with(*_COMPUTED, ("return (n + T.int64(15)) // T.int64(16)", "return n // T.int64(16)")),
         twin=_with(*_COMPUTED),

@@ -131,7 +131,6 @@ def _overlap(
 
 
 _M, _V, _L = floats(4, 4), floats(20), floats(40)
-_TRANSPOSED = _module(f"x: {_FOUR}", _FOUR, "y = R.add(x, x)", "<>", "return y")
 _SHIFTED = _module(
     f"x: {_N}",
     _N,
@@ -227,13 +226,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.join(x, a, c)",
     ),
     _overlap(
-        "a transpose over its own input",
-        *_pair(_TRANSPOSED, "Module.transpose(y, y)", "Module.transpose(x, y)"),
-        (2 * _M.T, _M.T),
-        _M,
-        verdict="always-invalid",
-    ),
-    _overlap(
         "an elementwise kernel whose result lies 64 bytes behind its input",
         *_pair(_SHIFTED, "64", "n // 16 * 64 + 64"),
         (8 * _L, 8 * _L),
@@ -263,19 +255,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ([_V + 1, _V - 1], [_V + 1, _V - 1]),
         _V,
         on_line="Module.split",
-    ),
-    _overlap(
-        "an elementwise kernel over its own input: right today, against the promise of tirx.noalias",
-        *_pair(
-            _module(
-                f"x: {_N}", _N, "y = R.add(x, x)", "z = R.add(x, x)", "Module.double(y, <>)", "return <>"
-            ),
-            "y",
-            "z",
-        ),
-        None,
-        severity="warning",
-        shows=lambda bad, twin: gives(bad, 4 * _V, _V) and gives(twin, 4 * _V, _V),
     ),
     _overlap(
         "a kernel that has read all of its input before it writes over it: right today, too",

@@ -97,9 +97,7 @@ def _overlap(
 
 
 _TWO_FLAGS = f"c: {_FLAG}, d: {_FLAG}"
-_SIZES = f"t: {_N}"
 _LOCAL = "n = T.int64()"
-_LE = "R.prim_value(n <= {})".format
 _GT = "R.prim_value(n > {})".format
 
 _GUARDED_SIDE = _function(
@@ -201,12 +199,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "d"),
         _reuse('c: R.Prim("bool"), d: R.Prim("bool")', "c", "R.prim_value(T.Not(c))"),
         (True, True),
-    ),
-    _overlap(
-        "n <= 8 and n > 4 meet; n <= 4 and n > 4 do not",
-        _reuse(_SIZES, _LE(8), _GT(4), _LOCAL),
-        _reuse(_SIZES, _LE(4), _GT(4), _LOCAL),
-        (floats(6),),
     ),
     _overlap(
         "n <= m with m <= 4 meets n > 3, not n > 4",

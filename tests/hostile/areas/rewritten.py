@@ -209,16 +209,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         verdict="always-invalid",
     ),
     _program(
-        "what is read was overwritten by another tensor; in the twin by another view of it",
-        (
-            _overwritten(f"v = {_view('y', 'n')}", "cls.even(z)", last="v"),
-            _overwritten(f"v = {_view('z', 'n')}", f"u = {_view('z', 'n')}", "cls.even(v)", last="u"),
-        ),
-        _X,
-        np.where(np.arange(7) % 2 == 0, 2, 1),
-        verdict="always-invalid",
-    ),
-    _program(
         "one side of an If writes all anew, the other one half; in the twin both write all",
         (
             _overwritten(*(line.format("low") for line in _IF), "cls.odd(y)", more=_FLAG),

@@ -143,31 +143,6 @@ _CALLEE = f"""
         y = R.add(t, x)
         return y
 """
-_HANDED = f"""
-    @R.function(private=True, pure=False)
-    def update(t: R.Tensor((16,), "float32"), out: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        FIRST
-        SECOND
-        return out
-
-    @R.function(pure=False)
-    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        t = {_F16}
-        out = {_F16}
-        done = Module.update(t, out)
-        y = R.add(done, x)
-        return y
-"""
-_RETURNED = f"""
-    @R.function(pure=False)
-    def main(x: R.Tensor((16,), "float32")) -> R.Any:
-        a = {_F16}
-        b = {_F16}
-        Module.copy(x, a)
-        Module.copy(x, DEST)
-        pair = (a, b)
-        return pair
-"""
 _TEST = f"""
     @T.prim_func
     def decide(out: T.Buffer((), "bool")):
@@ -260,21 +235,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         _CALLEE,
         ("WRITE", "Module.fill(x)", "Module.fill(t)"),
         on_line="y = R.add(t, x)",
-        shows=_depends(_X),
-    ),
-    _unwritten(
-        "a function reads the tensor that it was handed before it fills it",
-        _HANDED,
-        ("FIRST", "Module.copy(t, out)", "Module.fill(t)"),
-        ("SECOND", "Module.fill(t)", "Module.copy(t, out)"),
-        on_line="Module.copy(t, out)",
-        shows=_depends(_X),
-    ),
-    _unwritten(
-        "one field of the result is a tensor that nothing has filled",
-        _RETURNED,
-        ("DEST", "a", "b"),
-        on_line="return pair",
         shows=_depends(_X),
     ),
     _unwritten(
