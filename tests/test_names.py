@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ablate, ablate_passes, ablate_pool, ablate_prover
+from benchmarks import ablate, ablate_layers, ablate_passes, ablate_pool, ablate_prover, ablate_stacking
 from benchmarks.harness import patched
 from benchmarks.mechanism import Mechanism
 from benchmarks.structure import importers, numeric_constants, trees
@@ -128,7 +128,8 @@ def test_what_an_ablation_leaves_out_is_there() -> None:
     assert len(rows) > 20
     for row in rows:
         assert row.lines >= 0
-    for stand_ins in (*(row.stand_ins for row in rows), *ablate_prover.LAYERS.values()):
+    others = (ablate_prover.LAYERS, ablate_layers.WITHOUT, ablate_stacking.STACKING)
+    for stand_ins in (*(row.stand_ins for row in rows), *(one for table in others for one in table.values())):
         with patched(stand_ins):
             pass
     for mechanism in ablate_pool.MECHANISMS.values():
