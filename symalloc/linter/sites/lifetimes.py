@@ -119,7 +119,8 @@ def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     for fault, places in chain(killed, unknown):
         user, doubt = context.instruction(fault.point), None
         if isinstance(fault.earlier, ir.Kill) and fault.earlier.target is not fault.var:
-            if fault.kind == "double-kill" or context.program.stage != "as-is":
+            behind = context.program.stage != "as-is" or fault.earlier.kind == "object"
+            if fault.kind == "double-kill" or behind:
                 continue
             doubt = (
                 f"`{name_of(fault.earlier.target)}` has a register of its own, unless KillAfterLastUse is run"
