@@ -286,8 +286,6 @@ class _Attempts:
         if number == ONE_BY_ONE:
             hosts = self.hosts[:MOST_TRIED]
             fitted = _FirstFit(self.held, hosts).run(self.planned)
-            if not fitted:
-                return ()
             rest = [*(result for result in self.results if result not in hosts), *fitted[: len(hosts)]]
             return [*rest, *_joined(self.held, fitted[len(hosts) :], rest)]
         if not self.held.steps.straight:
@@ -447,15 +445,16 @@ class _FirstFit:
             self.open(host)
 
     def run(self, planned: Sequence[int]) -> Groups:
-        """Return the groups; none where that is too much work."""
-        for i in sorted(planned, key=lambda i: (-self.held.weights[i], i)):
-            if self.work > MOST_WORK:
-                return ()
+        """Return the groups; few for those that come last, where it is too much work to try them."""
+        order = sorted(planned, key=lambda i: (self.held.weights[i], -i))
+        while order and self.work <= MOST_WORK:
+            i = order.pop()
             tried = range(min(len(self.groups), self.hosts + MOST_TRIED))
             growths = sorted((self.growth(n, i), n) for n in tried)
             if not any(self.join(number, i) for growth, number in growths if growth <= self.held.weights[i]):
                 self.open(i)
-        return [*self.groups[: self.hosts], *map(sorted, self.groups[self.hosts :])]
+        rest = _first_fit(self.held, reversed(order))
+        return [*self.groups[: self.hosts], *map(sorted, [*self.groups[self.hosts :], *rest])]
 
     def growth(self, number: int, i: int) -> float:
         """By how much a group would grow."""
