@@ -61,13 +61,12 @@ class Ends:
 @pytest.mark.parametrize("number", ENDS)
 def test_a_signal_that_a_destructor_passes_over_is_raised_again(number: signal.Signals) -> None:
     before, hook = _handlers(), sys.unraisablehook
-    with Interruption() as interruption:
+    with Interruption() as interruption, pytest.raises(KeyboardInterrupt):
         Ends(number)
         assert interruption.came
-        with pytest.raises(KeyboardInterrupt):
-            for _ in range(5):
-                Ends()  # which pass it over, too
-            sleep(60)
+        for _ in range(5):
+            Ends()  # which pass it over, too
+        sleep(60)
     assert (interruption.number, _handlers(), sys.unraisablehook) == (number, before, hook)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
