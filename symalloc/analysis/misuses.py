@@ -54,15 +54,15 @@ class HandleFault:
 
 def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of what some path to them kills, by any name."""
-    own, kills = dict[ir.Var, list[int]](), dict[ir.Var, list[int]]()
+    kills: dict[ir.Var, list[tuple[int, ir.Var]]] = {}
     cfg, names = paths.cfg, dict[ir.Var, ir.Var]()  # KillAfterLastUse makes one register of two names
     for index, point in enumerate(cfg.points):
-        made, used = point.instruction, {var: names.get(var, var) for var in point.uses}
-        if kills and not kills.keys().isdisjoint(used.values()):
+        made = point.instruction
+        if kills:
             kind = "double-kill" if type(made) is ir.Kill else "use-after-kill"
-            for var, first in used.items():
-                known = (*own.get(var, ()), *kills.get(first, ()))
-                earlier = next((kill for kill in known if paths.reaches(kill, index)), None)
+            for var in dict.fromkeys(point.uses):
+                known = [one for one in kills.get(names.get(var, var), ()) if paths.reaches(one[0], index)]
+                earlier = next((at for at, target in known if target is var), known[0][0] if known else None)
                 if earlier is not None and not _is_only_held(cfg, made, var):
                     yield HandleFault(
                         var=var,
@@ -72,10 +72,11 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
                         path=paths.at[earlier] | paths.at[index],
                     )
         if type(made) is ir.Kill and isinstance(made.target, ir.Var):
-            own.setdefault(made.target, []).append(index)
-            kills.setdefault(used[made.target], []).append(index)
+            kills.setdefault(names.get(made.target, made.target), []).append((index, made.target))
         elif isinstance(made, ir.Alias) or (isinstance(made, ir.MatchCast) and read_cast(made).definitions):
-            names |= {made.var: used[made.source]} if isinstance(made.source, ir.Var) else {}
+            names |= (
+                {made.var: names.get(made.source, made.source)} if isinstance(made.source, ir.Var) else {}
+            )
 
 
 def _is_only_held(cfg: ControlFlowGraph, made: ir.Instruction | None, var: ir.Var) -> bool:
