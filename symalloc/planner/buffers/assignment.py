@@ -445,7 +445,7 @@ class _FirstFit:
             self.open(host)
 
     def run(self, planned: Sequence[int]) -> Groups:
-        """Return the groups; few for those that come last, where it is too much work to try them."""
+        """Return the groups; those that come last lie alone, where it is too much work to try them."""
         order = sorted(planned, key=lambda i: (self.held.weights[i], -i))
         while order and self.work <= MOST_WORK:
             i = order.pop()
@@ -453,8 +453,8 @@ class _FirstFit:
             growths = sorted((self.growth(n, i), n) for n in tried)
             if not any(self.join(number, i) for growth, number in growths if growth <= self.held.weights[i]):
                 self.open(i)
-        rest = _first_fit(self.held, reversed(order))
-        return [*self.groups[: self.hosts], *map(sorted, [*self.groups[self.hosts :], *rest])]
+        alone = [[i] for i in reversed(order)]
+        return [*self.groups[: self.hosts], *map(sorted, self.groups[self.hosts :]), *alone]
 
     def growth(self, number: int, i: int) -> float:
         """By how much a group would grow."""

@@ -253,6 +253,22 @@ def test_no_fewer_arenas_keep_the_limit(name: str, monkeypatch: pytest.MonkeyPat
     assert fewest(chosen[-1].held, 20_000) == (len(own), True)
 
 
+@pytest.mark.parametrize("seed", [675, 997])
+def test_the_limit_is_kept_where_it_is_too_much_work_to_share(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred tensors on both sides of Ifs, many of them sized by what data tell."""
+    found: list[Assignment] = []
+
+    def recorded(*args: Any, **named: Any) -> Assignment:
+        found.append(assign(*args, **named))
+        return found[-1]
+
+    monkeypatch.setattr(plan_functions, "assign", recorded)
+    plan_lowered(lower(random_case(seed).build(), "llvm"))
+    assert all(one.excess() <= 1.0 for one in found)
+
+
 @pytest.mark.parametrize("name", [*FEWEST, "model/llama_decode_masked", "model/bert"])
 def test_each_further_arena_says_what_it_saves(name: str) -> None:
     """A call that holds one arena for it and the first takes so many bytes more, by its timeline."""
