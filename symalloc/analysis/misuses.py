@@ -73,9 +73,10 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
                     )
         if type(made) is ir.Kill and isinstance(made.target, ir.Var):
             kills.setdefault(names.get(made.target, made.target), []).append((index, made.target))
-        elif isinstance(made, ir.Alias | ir.MatchCast) and isinstance(made.source, ir.Var):
-            if isinstance(made, ir.Alias) or read_cast(made).definitions:
-                names[made.var] = names.get(made.source, made.source)
+        elif (
+            isinstance(made, ir.Alias) or (isinstance(made, ir.MatchCast) and read_cast(made).definitions)
+        ) and isinstance(made.source, ir.Var):
+            names[made.var] = names.get(made.source, made.source)
 
 
 def _is_only_held(cfg: ControlFlowGraph, made: ir.Instruction | None, var: ir.Var) -> bool:
