@@ -13,28 +13,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from symalloc.program.ir import (
-    Alias,
-    AllocStorage,
-    AllocTensor,
-    Block,
-    CallKernel,
-    CallPacked,
-    Function,
-    If,
-    Instruction,
-    Kernel,
-    KernelBuffer,
-    Kill,
-    MakeTuple,
-    Operand,
-    Ownership,
-    Program,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
+from symalloc.program import ir
 from symalloc.size.expr import product
 from tests.program.live_oracle import every_way
 
@@ -74,17 +53,17 @@ class Run:
     ownership do.
     """
 
-    kernels: dict[str, Kernel]
+    kernels: dict[str, ir.Kernel]
     n: int
     decide: Callable[[int], int]
     returns_argument: bool
-    env: dict[Var, Any] = field(default_factory=dict)
-    killed: set[Var] = field(default_factory=set)
-    registers: dict[Var, Var] = field(default_factory=dict)  # of names of one value the first
+    env: dict[ir.Var, Any] = field(default_factory=dict)
+    killed: set[ir.Var] = field(default_factory=set)
+    registers: dict[ir.Var, ir.Var] = field(default_factory=dict)  # of names of one value the first
     faults: set[str] = field(default_factory=set)
     stamp: int = 0
 
-    def value(self, operand: Operand) -> Any:
+    def value(self, operand: ir.Operand) -> Any:
         """What an operand holds, for something that needs it."""
         return self.needed(self.held(operand))
 
@@ -96,11 +75,11 @@ class Run:
             return self.needed(value.lost)
         return value
 
-    def held(self, operand: Operand) -> Any:
+    def held(self, operand: ir.Operand) -> Any:
         """What an operand holds, which may be nothing."""
-        if isinstance(operand, TupleValue):
+        if isinstance(operand, ir.TupleValue):
             return tuple(self.held(item) for item in operand.items)
-        if not isinstance(operand, Var):
+        if not isinstance(operand, ir.Var):
             return None
         if operand not in self.env:
             self.faults.add("SYM204")
@@ -108,46 +87,46 @@ class Run:
         gone = self.register(operand) in map(self.register, self.killed)
         return Empty(self.env[operand]) if gone else self.env[operand]
 
-    def register(self, var: Var) -> Var:
+    def register(self, var: ir.Var) -> ir.Var:
         return self.registers.get(var, var)
 
-    def block(self, block: Block) -> Any:
+    def block(self, block: ir.Block) -> Any:
         for instruction in block.instructions:
             self.step(instruction)
         return self.value(block.result)
 
-    def step(self, i: Instruction) -> None:
-        if isinstance(i, If):
+    def step(self, i: ir.Instruction) -> None:
+        if isinstance(i, ir.If):
             self.env[i.var] = self.block((i.then, i.otherwise)[self.decide(2)])
-        elif isinstance(i, AllocStorage):
+        elif isinstance(i, ir.AllocStorage):
             self.env[i.var] = Storage(self.at(i.size))
-        elif isinstance(i, AllocTensor):
+        elif isinstance(i, ir.AllocTensor):
             self.allocate(i)
-        elif isinstance(i, Alias | View):
+        elif isinstance(i, ir.Alias | ir.View):
             self.env[i.var] = self.value(i.source)
-            if isinstance(i, Alias) and isinstance(i.source, Var):
+            if isinstance(i, ir.Alias) and isinstance(i.source, ir.Var):
                 self.registers[i.var] = self.register(i.source)
-        elif isinstance(i, MakeTuple):
+        elif isinstance(i, ir.MakeTuple):
             self.env[i.var] = tuple(self.held(f) for f in i.fields)
-        elif isinstance(i, TakeField):
+        elif isinstance(i, ir.TakeField):
             self.env[i.var] = self.field_of(i)
-        elif isinstance(i, CallKernel):
+        elif isinstance(i, ir.CallKernel):
             self.call(i)
-        elif isinstance(i, CallPacked):
+        elif isinstance(i, ir.CallPacked):
             self.packed(i)
-        elif isinstance(i, Kill):
+        elif isinstance(i, ir.Kill):
             self.kill(i.target)
         else:
             raise TypeError(type(i))
 
-    def field_of(self, i: TakeField) -> Any:
+    def field_of(self, i: ir.TakeField) -> Any:
         """What is taken counts as needed."""
         source = self.held(i.source)
         if isinstance(source, Empty):
             source = self.needed(source)
         return source if source is MISSING else self.needed(source[i.index])
 
-    def kill(self, target: Operand) -> None:
+    def kill(self, target: ir.Operand) -> None:
         self.held(target)
         if target in self.killed:
             self.faults.add("SYM202")
@@ -156,7 +135,7 @@ class Run:
     def at(self, expr: Any) -> int:
         return int(expr.evaluate({"n": self.n}))
 
-    def allocate(self, i: AllocTensor) -> None:
+    def allocate(self, i: ir.AllocTensor) -> None:
         storage = self.value(i.storage)
         if storage is MISSING:
             storage = Storage(10**9)
@@ -167,9 +146,9 @@ class Run:
             self.faults.add("SYM102")
         self.env[i.var] = made
 
-    def call(self, i: CallKernel) -> None:
+    def call(self, i: ir.CallKernel) -> None:
         arguments = [self.value(a) for a in i.arguments]
-        buffers = [p for p in self.kernels[i.kernel].parameters if isinstance(p, KernelBuffer)]
+        buffers = [p for p in self.kernels[i.kernel].parameters if isinstance(p, ir.KernelBuffer)]
         pairs = [(b, a) for b, a in zip(buffers, arguments, strict=True) if isinstance(a, Tensor)]
         reads = [a for b, a in pairs if b.reads]
         writes = [a for b, a in pairs if b.writes]
@@ -181,12 +160,12 @@ class Run:
         for tensor in writes:
             self.write(tensor)
 
-    def packed(self, i: CallPacked) -> None:
+    def packed(self, i: ir.CallPacked) -> None:
         arguments = [a for a in map(self.value, i.arguments) if isinstance(a, Tensor)]
         for tensor in arguments:
             self.read(tensor)
-        returned = i.ownership is Ownership.ARGUMENT or (
-            i.ownership is Ownership.UNKNOWN and self.returns_argument
+        returned = i.ownership is ir.Ownership.ARGUMENT or (
+            i.ownership is ir.Ownership.UNKNOWN and self.returns_argument
         )
         if returned and arguments:
             self.env[i.var] = arguments[0]
@@ -218,7 +197,7 @@ def share(left: Tensor, right: Tensor) -> bool:
     return left.storage is right.storage and any(place in right.places for place in left.places)
 
 
-def runs(program: Program, function: Function, *, returns_argument: bool) -> Iterator[Run]:
+def runs(program: ir.Program, function: ir.Function, *, returns_argument: bool) -> Iterator[Run]:
     def ran(n: int, decide: Callable[[int], int]) -> Run:
         run = Run(dict(program.kernels), n, decide, returns_argument)
         for param in function.params:
@@ -231,7 +210,7 @@ def runs(program: Program, function: Function, *, returns_argument: bool) -> Ite
     return (run for n in SIZES for run in every_way(partial(ran, n)))
 
 
-def faults(program: Program, *, returns_argument: bool) -> set[str]:
+def faults(program: ir.Program, *, returns_argument: bool) -> set[str]:
     """The rules that some execution breaks."""
     function = program.functions["main"]
     return set().union(*(run.faults for run in runs(program, function, returns_argument=returns_argument)))

@@ -10,19 +10,7 @@ import pytest
 from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions, matches_file
 from symalloc.linter.linter import Linter, fresh_findings
-from symalloc.program.ir import (
-    AllocStorage,
-    AllocTensor,
-    Block,
-    CallPacked,
-    Function,
-    Instruction,
-    NotUnderstood,
-    Origin,
-    Ownership,
-    Program,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import NumberedSpan, Source, Span, numbered
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
@@ -38,7 +26,7 @@ PRINTED = "import something\n" * 40
 PROBLEM = ReadProblem(file=FILE, message="cannot be read: it is upside down", hint="turn it")
 
 
-def _reading(*programs: Program, source: Source | None = None) -> FileResult:
+def _reading(*programs: ir.Program, source: Source | None = None) -> FileResult:
     return FileResult(file=FILE, programs=programs, source=source)
 
 
@@ -57,16 +45,16 @@ class _Printed:
         return Source(file=FILE, text=PRINTED, origin=self.origin), found
 
 
-def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instruction) -> Program:
+def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: ir.Instruction) -> ir.Program:
     """`size` bytes for m floats, at `line`; a script that was printed, where the stage is a pass."""
     at = _span if stage == "as-is" else lambda number: numbered("main", number)
     kind = TensorType(shape=(symbol("m"),), dtype=F32)
-    x, storage = Var("x", kind), Var("storage", StorageType())
-    alloc, used = Var("alloc", kind), Var("used", kind)
-    body = Block(
+    x, storage = ir.Var("x", kind), ir.Var("storage", StorageType())
+    alloc, used = ir.Var("alloc", kind), ir.Var("used", kind)
+    body = ir.Block(
         instructions=(
-            AllocStorage(var=storage, span=at(1), size=constant(size)),
-            AllocTensor(
+            ir.AllocStorage(var=storage, span=at(1), size=constant(size)),
+            ir.AllocTensor(
                 var=alloc,
                 span=at(line),
                 storage=storage,
@@ -75,13 +63,15 @@ def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instru
                 dtype=F32,
             ),
             *extra,
-            CallPacked(var=used, name="f", arguments=(alloc,), ownership=Ownership.FRESH, pure=False),
+            ir.CallPacked(var=used, name="f", arguments=(alloc,), ownership=ir.Ownership.FRESH, pure=False),
         ),
         result=used,
     )
-    main = Function(name="main", params=(x,), body=body, result_type=kind, symbols={"m": Origin.DIMENSION})
+    main = ir.Function(
+        name="main", params=(x,), body=body, result_type=kind, symbols={"m": ir.Origin.DIMENSION}
+    )
     source = Source(file=FILE, text=TEXT) if stage == "as-is" else _Printed(stage)
-    return Program(name="Module", functions={"main": main}, kernels={}, stage=stage, source=source)
+    return ir.Program(name="Module", functions={"main": main}, kernels={}, stage=stage, source=source)
 
 
 def _linter(**options: object) -> Linter:
@@ -156,7 +146,7 @@ def test_rules_ignored_by_file(pattern: str, left: int) -> None:
 
 
 def test_strict_makes_what_is_not_understood_an_error() -> None:
-    strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(3), what="a closure")
+    strange = ir.NotUnderstood(var=ir.Var("s", OpaqueType()), span=_span(3), what="a closure")
     reading = _reading(_program("as-is", 16, 2, strange))
     for strict, severity in ((False, Severity.WARNING), (True, Severity.ERROR)):
         (finding,) = [d for d in _lint(reading, strict=strict) if d.rule == "SYM904"]
@@ -164,7 +154,7 @@ def test_strict_makes_what_is_not_understood_an_error() -> None:
 
 
 def test_findings_come_worst_first() -> None:
-    strange = NotUnderstood(var=Var("s", OpaqueType()), span=_span(1), what="a closure")
+    strange = ir.NotUnderstood(var=ir.Var("s", OpaqueType()), span=_span(1), what="a closure")
     found = _lint(_reading(_program("as-is", 16, 3, strange)))
     assert [d.severity for d in found] == sorted((d.severity for d in found), key=lambda s: s.rank)
     assert [d.rule for d in found] == ["SYM101", "SYM904"]

@@ -9,20 +9,7 @@ from tvm.script import from_source
 
 import symalloc
 from symalloc.linter.diagnostic import Severity
-from symalloc.program.ir import (
-    CallOperator,
-    CallTIR,
-    ConstantTensor,
-    Function,
-    If,
-    Kernel,
-    KernelScalar,
-    Origin,
-    Ownership,
-    Program,
-    Scalar,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.types import TupleType
 from symalloc.prover.domain import Verdict
 from symalloc.size.expr import symbol
@@ -30,7 +17,7 @@ from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, Body, Size, buffer, param, program_of, tensor_of
 
 
-def call_of(kernel: Kernel, *arguments: Var, symbols: dict[str, Origin] | None = None) -> Program:
+def call_of(kernel: ir.Kernel, *arguments: ir.Var, symbols: dict[str, ir.Origin] | None = None) -> ir.Program:
     body = Body(*arguments)
     body.call(kernel.name, *arguments)
     return program_of(body.finish(symbols=symbols), kernels={kernel.name: kernel})
@@ -39,13 +26,13 @@ def call_of(kernel: Kernel, *arguments: Var, symbols: dict[str, Origin] | None =
 @pytest.mark.parametrize("scalar_first", [False, True])
 def test_extents_are_held_against_a_scalar_that_a_kernel_takes(scalar_first: bool) -> None:
     """TVM checks extents against scalars, also against those that come behind the buffers."""
-    parameters = (buffer("a", "k"), KernelScalar(name="k"))
-    arguments = (param("x", "n"), Scalar(symbol("m")))
+    parameters = (buffer("a", "k"), ir.KernelScalar(name="k"))
+    arguments = (param("x", "n"), ir.Scalar(symbol("m")))
     turn = -1 if scalar_first else 1
     body = Body(param("x", "n"))
     body.call("f", *arguments[::turn])
-    function = body.finish(symbols={"n": Origin.DIMENSION, "m": Origin.SCALAR})
-    kernel = Kernel(name="f", parameters=parameters[::turn])
+    function = body.finish(symbols={"n": ir.Origin.DIMENSION, "m": ir.Origin.SCALAR})
+    kernel = ir.Kernel(name="f", parameters=parameters[::turn])
     (found,) = findings(program_of(function, kernels={"f": kernel}), "SYM303")
     assert (found.verdict, found.guarded) == (Verdict.RUNTIME_CHECK, True)
     assert "n against m" in found.message
@@ -59,14 +46,14 @@ def test_extents_are_held_against_a_scalar_that_a_kernel_takes(scalar_first: boo
         (param("x", 5), "extent 0"),
     ],
 )
-def test_what_a_kernel_refuses(argument: Var, what: str) -> None:
-    (found,) = findings(call_of(Kernel(name="f", parameters=(buffer("a", 4),)), argument), "SYM303")
+def test_what_a_kernel_refuses(argument: ir.Var, what: str) -> None:
+    (found,) = findings(call_of(ir.Kernel(name="f", parameters=(buffer("a", 4),)), argument), "SYM303")
     assert found.verdict is Verdict.ALWAYS_INVALID
     assert what in found.message
 
 
 def test_a_missing_argument() -> None:
-    kernel = Kernel(name="f", parameters=(buffer("a", 4), buffer("b", 4)))
+    kernel = ir.Kernel(name="f", parameters=(buffer("a", 4), buffer("b", 4)))
     (found,) = findings(call_of(kernel, param("x", 4)), "SYM303")
     assert found.message == "number of arguments differs from what `f` takes: 1 against 2"
 
@@ -78,7 +65,9 @@ def test_what_is_written_into_a_copy_and_read_elsewhere_is_an_error(how: str) ->
     folded = body.settle(view)
     others = []
     if how == "packed":
-        body.packed("f", folded, pure=False, writes=[0], ownership=Ownership.FRESH, kind=TupleType(fields=()))
+        body.packed(
+            "f", folded, pure=False, writes=[0], ownership=ir.Ownership.FRESH, kind=TupleType(fields=())
+        )
     elif how == "callee":
         inner = Body(param("p", 8), name="inner")
         inner.call("fill", inner.params[0])
@@ -86,8 +75,8 @@ def test_what_is_written_into_a_copy_and_read_elsewhere_is_an_error(how: str) ->
         others.append(inner.finish())
     elif how == "in-place":
         body.emit(
-            CallTIR(
-                var=Var("y", tensor_of(8)),
+            ir.CallTIR(
+                var=ir.Var("y", tensor_of(8)),
                 kernel="update",
                 inputs=(folded,),
                 outputs=(tensor_of(8),),
@@ -195,9 +184,9 @@ def test_offsets_of_views_of_views_add_up() -> None:
 def test_constant_indices(index: int, mode: str, verdict: Verdict | None) -> None:
     body = Body(param("x", "n", 8))
     body.check("n >= 1")
-    constant = ConstantTensor(type=tensor_of(), values=(index,))
-    call = CallOperator(
-        var=Var("y", tensor_of(8)),
+    constant = ir.ConstantTensor(type=tensor_of(), values=(index,))
+    call = ir.CallOperator(
+        var=ir.Var("y", tensor_of(8)),
         name="relax.take",
         arguments=(body.params[0], constant),
         attributes={"mode": mode, "axis": "0"},
@@ -235,7 +224,7 @@ def test_a_call_that_does_not_meet_a_need_is_reported_and_so_is_the_need() -> No
 
 
 def test_needs_travel_up_through_private_callers() -> None:
-    def top(extent: int) -> Program:
+    def top(extent: int) -> ir.Program:
         middle = caller("m", "middle").finish(private=True)
         return program_of(caller(extent, of="middle").finish(), middle, callee().finish(private=True))
 
@@ -264,21 +253,21 @@ def test_recursion_ends_and_keeps_the_finding() -> None:
 
 NOTHING = TupleType(fields=())
 KERNELS = {
-    "strict": Kernel(name="strict", parameters=(buffer("a", 8, reads=False),)),
-    "lenient": Kernel(name="lenient", parameters=(buffer("a", 8, reads=False, offset_factor=64),)),
+    "strict": ir.Kernel(name="strict", parameters=(buffer("a", 8, reads=False),)),
+    "lenient": ir.Kernel(name="lenient", parameters=(buffer("a", 8, reads=False, offset_factor=64),)),
 }
 
 
-def placed(body: Body, offset: int | str = 64, storage: Var | None = None) -> Var:
+def placed(body: Body, offset: int | str = 64, storage: ir.Var | None = None) -> ir.Var:
     return body.tensor(storage or body.storage("n + 512"), 8, offset=offset)
 
 
-def program(body: Body, *others: Function) -> Program:
+def program(body: Body, *others: ir.Function) -> ir.Program:
     return program_of(body.finish(), *others, kernels=KERNELS)
 
 
-def packed(body: Body, name: str, *arguments: Var) -> None:
-    body.packed(name, *arguments, kind=NOTHING, ownership=Ownership.FRESH)
+def packed(body: Body, name: str, *arguments: ir.Var) -> None:
+    body.packed(name, *arguments, kind=NOTHING, ownership=ir.Ownership.FRESH)
 
 
 @pytest.mark.parametrize("how", ["itself", "alias", "reshape", "cast", "tuple", "field", "view"])
@@ -321,13 +310,13 @@ def test_a_condition_is_read_at_its_pointer() -> None:
     body = Body()
     test = placed(body)
     body.branch(lambda: body.alias(test), lambda: body.alias(test))
-    (branch,) = (i for i in body.blocks[0] if isinstance(i, If))
+    (branch,) = (i for i in body.blocks[0] if isinstance(i, ir.If))
     body.blocks[0][-1] = replace(branch, test=test)
     (found,) = findings(program(body), "SYM112")
     assert found.message.startswith("the test of an If overlooks")
 
 
-def joined(body: Body, first: int, second: int) -> Var:
+def joined(body: Body, first: int, second: int) -> ir.Var:
     """A tensor at one of two offsets."""
     storage = body.storage(512)
     return body.branch(lambda: placed(body, first, storage), lambda: placed(body, second, storage))
@@ -368,7 +357,7 @@ def test_a_callee_hands_its_parameter_on(kernel: str | None, faulty: bool) -> No
 
 
 def test_fields_of_a_tuple_parameter_are_told_apart() -> None:
-    pair = Var("p", TupleType(fields=(tensor_of(8), tensor_of(8))))
+    pair = ir.Var("p", TupleType(fields=(tensor_of(8), tensor_of(8))))
     inner = Body(pair, name="inner")
     inner.call("strict", inner.take(pair, 1))
     body = Body()

@@ -10,27 +10,7 @@ from random import Random
 from typing import Any
 
 from symalloc.planner.memory_plan import Plan
-from symalloc.program.ir import (
-    Alias,
-    AllocFresh,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    Function,
-    If,
-    Kernel,
-    MakeTuple,
-    MatchCast,
-    Operand,
-    Origin,
-    Ownership,
-    Program,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
+from symalloc.program import ir
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, symbol
 from tests.program.build import KERNELS, U8, Body, buffer, param, program_of, shape, tensor_of
@@ -38,7 +18,7 @@ from tests.program.build import KERNELS, U8, Body, buffer, param, program_of, sh
 EXTENTS = ("n", "4*n", "64*n", "256*m", "n*m", "n + 3", "max(n - 5, 0)", "1000", "(n + 7)//8")
 SCALED = ("max(s, 0)", "max(n + s, 0)", "s + 40", "64*s", "n*s", "s*s")
 MIX = "mix"
-MIX_KERNEL = Kernel(
+MIX_KERNEL = ir.Kernel(
     name=MIX,
     parameters=(
         buffer("a", "i", writes=False),
@@ -55,11 +35,11 @@ UNIT = 64  # bytes that are written and read as one
 class Maker:
     """Grows one function; `visible` holds the tensors that may be used, by the text of their extent."""
 
-    def __init__(self, random: Random, body: Body, inputs: Mapping[Var, str]) -> None:
+    def __init__(self, random: Random, body: Body, inputs: Mapping[ir.Var, str]) -> None:
         self.random, self.body = random, body
-        self.visible: list[tuple[Var, str]] = [(var, text) for var, text in inputs.items()]
+        self.visible: list[tuple[ir.Var, str]] = [(var, text) for var, text in inputs.items()]
         self.extents = list(EXTENTS)
-        self.callees: list[Function] = []
+        self.callees: list[ir.Function] = []
         self.depth = 0
 
     def grow(self, steps: int) -> None:
@@ -79,14 +59,14 @@ class Maker:
                 (12, 2, 1, 2, 2, 2, 2 if self.depth < 2 else 0, 0.5 if self.depth == 0 else 0, 2),
             )[0]()
 
-    def pick(self) -> tuple[Var, str]:
+    def pick(self) -> tuple[ir.Var, str]:
         recent = self.visible[-6:] if self.random.random() < 0.8 else self.visible
         return self.random.choice(recent)
 
-    def fresh(self, extent: str) -> Var:
+    def fresh(self, extent: str) -> ir.Var:
         """A tensor that is allocated and written at once."""
         var = self.body.var(tensor_of(extent))
-        self.body.emit(AllocFresh(var=var, shape=shape(extent), dtype=U8))
+        self.body.emit(ir.AllocFresh(var=var, shape=shape(extent), dtype=U8))
         self.body.call(MIX, self.pick()[0], self.pick()[0], var)
         return var
 
@@ -113,7 +93,7 @@ class Maker:
 
     def packed(self) -> None:
         var, extent = self.pick()
-        ownership = self.random.choice(list(Ownership))
+        ownership = self.random.choice(list(ir.Ownership))
         other = self.pick()[0]
         self.visible.append((self.body.packed("opaque", var, other, ownership=ownership), extent))
 
@@ -122,7 +102,7 @@ class Maker:
         found = self.body.branch(lambda: self.side(extent), lambda: self.side(extent))
         self.visible.append((found, extent))
 
-    def side(self, extent: str) -> Var:
+    def side(self, extent: str) -> ir.Var:
         """One side of an If, which yields a tensor of `extent`: its own, or one from outside."""
         before = list(self.visible)
         self.depth += 1
@@ -150,16 +130,16 @@ class Maker:
         result = callee.result_type
         assert isinstance(result, TensorType) and result.shape is not None
         kind = TensorType(shape=tuple(e.substitute({"p": p}) for e in result.shape), dtype=U8, ndim=1)
-        found = self.body.emit(CallFunction(var=self.body.var(kind), name=callee.name, arguments=(var,)))
+        found = self.body.emit(ir.CallFunction(var=self.body.var(kind), name=callee.name, arguments=(var,)))
         self.visible.append((found, str(kind.shape[0]) if kind.shape else ""))
 
 
-def random_program(seed: int) -> Program:
+def random_program(seed: int) -> ir.Program:
     """`main(x: n, y: m, s)`, where the scalar s may be negative, and up to two helpers of one parameter of
     `p` bytes, one calling the other.
     """
     random = Random(seed)
-    helpers: list[Function] = []
+    helpers: list[ir.Function] = []
     for name in ("helper", "helper2")[: random.randint(0, 2)]:
         given = param("x", "p")
         maker = Maker(random, Body(given, name=name), {given: "p"})
@@ -167,16 +147,16 @@ def random_program(seed: int) -> Program:
         maker.callees = list(helpers)
         maker.grow(random.randint(1, 5))
         result = maker.fresh("64*p") if random.random() < 0.7 else given
-        helpers.append(maker.body.finish(result, symbols={"p": Origin.DIMENSION}, private=True))
-    x, y, s = param("x", "n"), param("y", "m"), Var("s", ScalarType(value=symbol("s"), dtype=None))
+        helpers.append(maker.body.finish(result, symbols={"p": ir.Origin.DIMENSION}, private=True))
+    x, y, s = param("x", "n"), param("y", "m"), ir.Var("s", ScalarType(value=symbol("s"), dtype=None))
     maker = Maker(random, Body(x, y, s), {x: "n", y: "m"})
     maker.callees = helpers
     maker.extents += SCALED if seed % 3 == 0 else ()
     maker.grow(random.randint(4, 16))
-    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "s": Origin.SCALAR}
-    symbols |= {e: Origin.CAST for e in maker.extents if e.startswith("k")}
+    symbols = {"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION, "s": ir.Origin.SCALAR}
+    symbols |= {e: ir.Origin.CAST for e in maker.extents if e.startswith("k")}
     results = tuple(maker.pick()[0] for _ in range(random.randint(1, 2)))
-    result: Operand = results[0] if len(results) == 1 else TupleValue(results)
+    result: ir.Operand = results[0] if len(results) == 1 else ir.TupleValue(results)
     main = maker.body.finish(result, symbols=symbols)
     return program_of(main, *helpers, kernels={**KERNELS, MIX: MIX_KERNEL})
 
@@ -211,7 +191,7 @@ class Machine:
     function returns its argument.
     """
 
-    program: Program
+    program: ir.Program
     plans: Mapping[str, Plan]
     choices: Random
     binding: Mapping[str, int]
@@ -263,50 +243,50 @@ class Frame:
     machine: Machine
     binding: dict[str, int]
     plan: Plan | None
-    values: dict[Var, Value] = field(default_factory=dict)
-    homes: dict[Var | None, tuple[int, Expr]] = field(default_factory=dict)
+    values: dict[ir.Var, Value] = field(default_factory=dict)
+    homes: dict[ir.Var | None, tuple[int, Expr]] = field(default_factory=dict)
     arenas: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arenas = self.plan.arenas if self.plan else ()
         self.homes = {p.buffer.var: (n, p.offset) for n, arena in enumerate(arenas) for p in arena.placements}
 
-    def of(self, operand: Operand) -> Value:
-        if isinstance(operand, TupleValue):
+    def of(self, operand: ir.Operand) -> Value:
+        if isinstance(operand, ir.TupleValue):
             return tuple(map(self.of, operand.items))
-        return self.values[operand] if isinstance(operand, Var) else ()
+        return self.values[operand] if isinstance(operand, ir.Var) else ()
 
-    def block(self, block: Block) -> Value:
+    def block(self, block: ir.Block) -> Value:
         for instruction in block.instructions:
             self.values[instruction.var] = self.step(instruction)
         return self.of(block.result)
 
     def step(self, instruction: object) -> Value:
         match instruction:
-            case AllocFresh(var=var, shape=extents):
+            case ir.AllocFresh(var=var, shape=extents):
                 assert extents is not None
                 return self.place(var, extents[0].evaluate(self.binding))
-            case CallKernel(kernel=kernel, arguments=arguments):
+            case ir.CallKernel(kernel=kernel, arguments=arguments):
                 return self.kernel(kernel, [self.of(a) for a in arguments])
-            case Alias(source=source) | View(source=source):
+            case ir.Alias(source=source) | ir.View(source=source):
                 return self.of(source)
-            case MakeTuple(fields=fields):
+            case ir.MakeTuple(fields=fields):
                 return tuple(map(self.of, fields))
-            case TakeField(source=source, index=index):
+            case ir.TakeField(source=source, index=index):
                 return self.of(source)[index]
-            case MatchCast(source=source, defines=defines):
+            case ir.MatchCast(source=source, defines=defines):
                 found = self.of(source)
                 self.binding.update(dict.fromkeys(defines, found.nbytes))
                 return found
-            case CallPacked(name=name, arguments=arguments, ownership=ownership):
+            case ir.CallPacked(name=name, arguments=arguments, ownership=ownership):
                 return self.packed(name, [self.of(a) for a in arguments], ownership)
-            case If(then=then, otherwise=otherwise):
+            case ir.If(then=then, otherwise=otherwise):
                 return self.block(self.machine.choices.choice((then, otherwise)))
-            case CallFunction():
+            case ir.CallFunction():
                 return self.function(instruction)
         raise AssertionError(f"not in random programs: {instruction!r}")
 
-    def place(self, var: Var, nbytes: int) -> Tensor:
+    def place(self, var: ir.Var, nbytes: int) -> Tensor:
         """The memory of an allocation: where the plan has it, else its own."""
         if nbytes < 0:
             raise NegativeError
@@ -339,23 +319,23 @@ class Frame:
         machine.write(arguments[-1], tuple(map(machine.read, read)))
         return ()
 
-    def packed(self, name: str, arguments: list[Value], ownership: Ownership) -> Value:
+    def packed(self, name: str, arguments: list[Value], ownership: ir.Ownership) -> Value:
         machine = self.machine
         seen = tuple(map(machine.read, arguments))
         if name == "counted":
             return machine.write(machine.reserve(machine.choices.choice((0, 3, 200))), seen)
         own = machine.choices.random() < 0.5
-        if ownership is Ownership.ARGUMENT or (ownership is Ownership.UNKNOWN and not own):
+        if ownership is ir.Ownership.ARGUMENT or (ownership is ir.Ownership.UNKNOWN and not own):
             machine.log += seen
             return arguments[0]
         return machine.write(machine.reserve(arguments[0].nbytes), seen)
 
-    def function(self, call: CallFunction) -> Value:
+    def function(self, call: ir.CallFunction) -> Value:
         arguments = [self.of(a) for a in call.arguments]
         return self.machine.call(call.name, arguments, {"p": arguments[0].nbytes})
 
 
-def logs(program: Program, plans: Mapping[str, Plan], binding: Mapping[str, int], seed: int) -> Machine:
+def logs(program: ir.Program, plans: Mapping[str, Plan], binding: Mapping[str, int], seed: int) -> Machine:
     """The machine after a run with `plans`."""
     machine = Machine(program=program, plans=plans, choices=Random(seed), binding=binding)
     machine.run()

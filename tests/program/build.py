@@ -16,34 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from symalloc.program.ir import (
-    Alias,
-    AllocStorage,
-    AllocTensor,
-    Assert,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    Function,
-    If,
-    Instruction,
-    Kernel,
-    KernelBuffer,
-    KernelScalar,
-    Kill,
-    MakeTuple,
-    MatchCast,
-    Operand,
-    Origin,
-    Ownership,
-    Program,
-    ShapeValue,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
+from symalloc.program import ir
 from symalloc.program.types import (
     DType,
     OpaqueType,
@@ -59,7 +32,7 @@ from symalloc.size.parse import parse_condition, parse_expr
 Size = int | str
 U8 = DType("uint8", 8)
 F32 = DType("float32", 32)
-NOTHING = TupleValue(())
+NOTHING = ir.TupleValue(())
 
 
 def size(value: Size) -> Expr:
@@ -74,8 +47,10 @@ def tensor_of(*extents: Size, dtype: DType = U8) -> TensorType:
     return TensorType(shape=shape(*extents), dtype=dtype, ndim=len(extents))
 
 
-def buffer(name: str, *extents: Size, reads: bool = True, writes: bool = True, **more: Any) -> KernelBuffer:
-    return KernelBuffer(
+def buffer(
+    name: str, *extents: Size, reads: bool = True, writes: bool = True, **more: Any
+) -> ir.KernelBuffer:
+    return ir.KernelBuffer(
         name=name, shape=shape(*extents), dtype=more.pop("dtype", U8), reads=reads, writes=writes, **more
     )
 
@@ -83,15 +58,15 @@ def buffer(name: str, *extents: Size, reads: bool = True, writes: bool = True, *
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        Kernel(name="fill", parameters=(buffer("out", "k", reads=False, must_def=True),)),
-        Kernel(name="scatter", parameters=(buffer("out", "k", reads=False),)),
-        Kernel(
+        ir.Kernel(name="fill", parameters=(buffer("out", "k", reads=False, must_def=True),)),
+        ir.Kernel(name="scatter", parameters=(buffer("out", "k", reads=False),)),
+        ir.Kernel(
             name="copy",
             parameters=(buffer("a", "k", writes=False), buffer("out", "j", reads=False, must_def=True)),
         ),
-        Kernel(name="update", parameters=(buffer("a", "k"),)),
-        Kernel(name="read", parameters=(buffer("a", "k", writes=False),)),
-        Kernel(
+        ir.Kernel(name="update", parameters=(buffer("a", "k"),)),
+        ir.Kernel(name="read", parameters=(buffer("a", "k", writes=False),)),
+        ir.Kernel(
             name="add",
             parameters=(
                 buffer("a", "k", writes=False),
@@ -106,93 +81,112 @@ KERNELS = {
 class Body:
     """Builds one function; every method that binds a variable returns it."""
 
-    def __init__(self, *params: Var, name: str = "main") -> None:
+    def __init__(self, *params: ir.Var, name: str = "main") -> None:
         self.name, self.params = name, params
-        self.blocks: list[list[Instruction]] = [[]]
+        self.blocks: list[list[ir.Instruction]] = [[]]
         self.count = 0
+        self.called: str | None = None  # the name of the variable that is made next
 
-    def emit(self, instruction: Instruction) -> Var:
+    def emit(self, instruction: ir.Instruction) -> ir.Var:
         self.blocks[-1].append(instruction)
         return instruction.var
 
-    def var(self, kind: Type, name: str | None = None) -> Var:
+    def var(self, kind: Type, name: str | None = None) -> ir.Var:
         self.count += 1
-        return Var(name or f"v{self.count}", kind)
+        return ir.Var(name or self.called or f"v{self.count}", kind)
 
-    def storage(self, nbytes: Size, name: str | None = None, **more: Any) -> Var:
-        return self.emit(AllocStorage(var=self.var(StorageType(), name), size=size(nbytes), **more))
+    def storage(self, nbytes: Size, name: str | None = None, **more: Any) -> ir.Var:
+        return self.emit(ir.AllocStorage(var=self.var(StorageType(), name), size=size(nbytes), **more))
 
     def tensor(
         self,
-        storage: Operand,
+        storage: ir.Operand,
         *extents: Size,
         offset: Size = 0,
         dtype: DType = U8,
         name: str | None = None,
         **more: Any,
-    ) -> Var:
+    ) -> ir.Var:
         var = self.var(tensor_of(*extents, dtype=dtype), name)
         return self.emit(
-            AllocTensor(
+            ir.AllocTensor(
                 var=var, storage=storage, offset=size(offset), shape=shape(*extents), dtype=dtype, **more
             )
         )
 
+    def fresh(self, *extents: Size, dtype: DType = U8, name: str | None = None, device: int = 0) -> ir.Var:
+        """A tensor with memory of its own, as it is before planning."""
+        var = self.var(tensor_of(*extents, dtype=dtype), name)
+        return self.emit(ir.AllocFresh(var=var, shape=shape(*extents), dtype=dtype, device=device))
+
     def follow(self, steps: str, **known: Any) -> dict[str, Any]:
-        """Take steps such as `copy x a`: a kernel; `part = view a 4`: a value made of others, by a name."""
+        """Take steps such as `copy x a`: a kernel; `part = view a 4 offset=2`: a value that gets this name.
+
+        `known` are values that have names; parameters have theirs.
+        """
+        known |= {one.name: one for one in self.params}
         for step in steps.split("; "):
             name, _, text = step.rpartition(" = ")
             verb, *words = text.split()
-            operands = [int(word) if word.isdigit() else known.get(word, word) for word in words]
+            given = [word.rpartition("=") for word in words]
+            values = [int(word) if word.isdigit() else known.get(word, word) for *_, word in given]
+            operands = [value for (key, *_), value in zip(given, values, strict=True) if not key]
             if name:
-                known[name] = getattr(self, verb)(*operands)
+                self.called = name
+                more = {key: value for (key, *_), value in zip(given, values, strict=True) if key}
+                known[name] = getattr(self, verb)(*operands, **more)
+                self.called = None
             else:
                 self.call(verb, *operands)
         return known
 
-    def call(self, kernel: str, *arguments: Operand) -> None:
-        self.emit(CallKernel(var=self.var(TupleType(fields=())), kernel=kernel, arguments=arguments))
+    def call(self, kernel: str, *arguments: ir.Operand) -> None:
+        self.emit(ir.CallKernel(var=self.var(TupleType(fields=())), kernel=kernel, arguments=arguments))
 
-    def alias(self, source: Operand, name: str | None = None) -> Var:
-        return self.emit(Alias(var=self.var(_type(source), name), source=source))
+    def alias(self, source: ir.Operand, name: str | None = None) -> ir.Var:
+        return self.emit(ir.Alias(var=self.var(_type(source), name), source=source))
 
     def view(
-        self, source: Var, *extents: Size, offset: Size | None = 0, kind: str = "view", dtype: DType = U8
-    ) -> Var:
+        self, source: ir.Var, *extents: Size, offset: Size | None = 0, kind: str = "view", dtype: DType = U8
+    ) -> ir.Var:
         var = self.var(tensor_of(*extents, dtype=dtype))
         where = None if offset is None else size(offset)
-        made: Any = View(var=var, source=source, shape=shape(*extents), dtype=dtype, offset=where, kind=kind)  # type: ignore[arg-type]
+        made: Any = ir.View(
+            var=var, source=source, shape=shape(*extents), dtype=dtype, offset=where, kind=kind
+        )  # type: ignore[arg-type]
         return self.emit(made)
 
-    def reshape(self, source: Var, *extents: Size) -> Var:
+    def reshape(self, source: ir.Var, *extents: Size) -> ir.Var:
         return self.view(source, *extents, kind="reshape")
 
-    def settle(self, source: Var) -> Var:
+    def settle(self, source: ir.Var) -> ir.Var:
         """R.memory.ensure_zero_offset."""
         var = self.var(source.type)
         return self.emit(
-            View(var=var, source=source, shape=None, dtype=None, offset=None, kind="ensure_zero_offset")
+            ir.View(var=var, source=source, shape=None, dtype=None, offset=None, kind="ensure_zero_offset")
         )
 
-    def tuple(self, *fields: Operand) -> Var:
-        return self.emit(MakeTuple(var=self.var(TupleType(fields=tuple(map(_type, fields)))), fields=fields))
+    def tuple(self, *fields: ir.Operand) -> ir.Var:
+        return self.emit(
+            ir.MakeTuple(var=self.var(TupleType(fields=tuple(map(_type, fields)))), fields=fields)
+        )
 
-    def take(self, source: Var, index: int) -> Var:
+    def take(self, source: ir.Var, index: int) -> ir.Var:
         kind = source.type.fields[index] if isinstance(source.type, TupleType) else OpaqueType()
-        return self.emit(TakeField(var=self.var(kind), source=source, index=index))
+        return self.emit(ir.TakeField(var=self.var(kind), source=source, index=index))
 
     def packed(
         self,
         name: str,
-        *arguments: Operand,
+        *arguments: ir.Operand,
         kind: Type | None = None,
-        ownership: Ownership = Ownership.UNKNOWN,
+        ownership: ir.Ownership = ir.Ownership.UNKNOWN,
         pure: bool = True,
         writes: Sequence[int] = (),
-    ) -> Var:
+    ) -> ir.Var:
         var = self.var(kind or _type(arguments[0]))
         return self.emit(
-            CallPacked(
+            ir.CallPacked(
                 var=var,
                 name=name,
                 arguments=arguments,
@@ -202,51 +196,51 @@ class Body:
             )
         )
 
-    def argument(self, source: Var) -> Var:
+    def argument(self, source: ir.Var) -> ir.Var:
         """What a packed function returns that returns its argument."""
-        return self.packed("f", source, ownership=Ownership.ARGUMENT)
+        return self.packed("f", source, ownership=ir.Ownership.ARGUMENT)
 
-    def function(self, name: str, *arguments: Operand, kind: Type) -> Var:
-        return self.emit(CallFunction(var=self.var(kind), name=name, arguments=arguments))
+    def function(self, name: str, *arguments: ir.Operand, kind: Type) -> ir.Var:
+        return self.emit(ir.CallFunction(var=self.var(kind), name=name, arguments=arguments))
 
-    def kill(self, target: Var) -> None:
+    def kill(self, target: ir.Var) -> None:
         kind: Any = "storage" if isinstance(target.type, StorageType) else "tensor"
-        self.emit(Kill(var=self.var(TupleType(fields=())), target=target, kind=kind))
+        self.emit(ir.Kill(var=self.var(TupleType(fields=())), target=target, kind=kind))
 
     def check(self, condition: str) -> None:
-        self.emit(Assert(var=self.var(TupleType(fields=())), condition=parse_condition(condition)))
+        self.emit(ir.Assert(var=self.var(TupleType(fields=())), condition=parse_condition(condition)))
 
-    def cast(self, source: Var, *extents: Size, defines: Sequence[str] = ()) -> Var:
+    def cast(self, source: ir.Var, *extents: Size, defines: Sequence[str] = ()) -> ir.Var:
         target = tensor_of(*extents)
         return self.emit(
-            MatchCast(var=self.var(target), source=source, target=target, defines=frozenset(defines))
+            ir.MatchCast(var=self.var(target), source=source, target=target, defines=frozenset(defines))
         )
 
     def branch(
         self,
-        then: Callable[[], Operand],
-        otherwise: Callable[[], Operand],
+        then: Callable[[], ir.Operand],
+        otherwise: Callable[[], ir.Operand],
         *,
         condition: str | None = None,
-        test: Operand | None = None,
+        test: ir.Operand | None = None,
         name: str | None = None,
-    ) -> Var:
+    ) -> ir.Var:
         """An If whose blocks `then` and `otherwise` emit; they return what the blocks yield."""
         first, second = self._block(then), self._block(otherwise)
         return self.emit(
-            If(
+            ir.If(
                 var=self.var(_type(first.result), name),
                 condition=None if condition is None else parse_condition(condition),
-                test=ShapeValue(values=()) if test is None else test,
+                test=ir.ShapeValue(values=()) if test is None else test,
                 then=first,
                 otherwise=second,
             )
         )
 
-    def _block(self, make: Callable[[], Operand]) -> Block:
+    def _block(self, make: Callable[[], ir.Operand]) -> ir.Block:
         with self.inside():
             result = make()
-            return Block(instructions=tuple(self.blocks[-1]), result=result)
+            return ir.Block(instructions=tuple(self.blocks[-1]), result=result)
 
     @contextmanager
     def inside(self) -> Any:
@@ -257,40 +251,40 @@ class Body:
             self.blocks.pop()
 
     def finish(
-        self, result: Operand = NOTHING, *, symbols: Mapping[str, Origin] | None = None, **more: Any
-    ) -> Function:
-        given = {"n": Origin.DIMENSION, "m": Origin.DIMENSION} if symbols is None else symbols
-        return Function(
+        self, result: ir.Operand = NOTHING, *, symbols: Mapping[str, ir.Origin] | None = None, **more: Any
+    ) -> ir.Function:
+        given = {"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION} if symbols is None else symbols
+        return ir.Function(
             name=self.name,
             params=self.params,
-            body=Block(instructions=tuple(self.blocks[0]), result=result),
+            body=ir.Block(instructions=tuple(self.blocks[0]), result=result),
             result_type=_type(result),
             symbols=given,
             **more,
         )
 
-    def program(self, result: Operand = NOTHING, *others: Function, **more: Any) -> Program:
+    def program(self, result: ir.Operand = NOTHING, *others: ir.Function, **more: Any) -> ir.Program:
         return program_of(self.finish(result, **more), *others)
 
 
-def program_of(*functions: Function, kernels: Mapping[str, Kernel] = KERNELS) -> Program:
-    return Program(name="Module", functions={f.name: f for f in functions}, kernels=kernels)
+def program_of(*functions: ir.Function, kernels: Mapping[str, ir.Kernel] = KERNELS) -> ir.Program:
+    return ir.Program(name="Module", functions={f.name: f for f in functions}, kernels=kernels)
 
 
-def param(name: str, *extents: Size, dtype: DType = U8) -> Var:
-    return Var(name, tensor_of(*extents, dtype=dtype))
+def param(name: str, *extents: Size, dtype: DType = U8) -> ir.Var:
+    return ir.Var(name, tensor_of(*extents, dtype=dtype))
 
 
-def scalar_kernel(name: str, *parameters: KernelBuffer | str) -> Kernel:
+def scalar_kernel(name: str, *parameters: ir.KernelBuffer | str) -> ir.Kernel:
     """A kernel; texts among its parameters are scalars."""
-    return Kernel(
-        name=name, parameters=tuple(KernelScalar(name=p) if isinstance(p, str) else p for p in parameters)
+    return ir.Kernel(
+        name=name, parameters=tuple(ir.KernelScalar(name=p) if isinstance(p, str) else p for p in parameters)
     )
 
 
-def _type(operand: Operand) -> Type:
-    if isinstance(operand, TupleValue):
+def _type(operand: ir.Operand) -> Type:
+    if isinstance(operand, ir.TupleValue):
         return TupleType(fields=tuple(map(_type, operand.items)))
-    if isinstance(operand, ShapeValue):
+    if isinstance(operand, ir.ShapeValue):
         return ShapeType(values=operand.values)
     return getattr(operand, "type", OpaqueType())

@@ -11,25 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, TypeVar
 
-from symalloc.program.ir import (
-    Alias,
-    AllocFresh,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    If,
-    Instruction,
-    KernelBuffer,
-    MakeTuple,
-    Operand,
-    Ownership,
-    Program,
-    TakeField,
-    TupleValue,
-    Var,
-    View,
-)
+from symalloc.program import ir
 from symalloc.program.types import TensorType
 
 T = TypeVar("T")
@@ -58,7 +40,7 @@ class Event:
 class Path:
     """One walk.  `decide(n)` picks one of n ways, the same in the same place of the same walk."""
 
-    program: Program
+    program: ir.Program
     decide: Callable[[int], int]
     events: list[Event] = field(default_factory=list)
     count: int = 0
@@ -67,7 +49,7 @@ class Path:
         function = self.program.functions[name]
         return self.block(function.body, dict(zip(function.params, arguments, strict=True)))
 
-    def block(self, block: Block, env: dict[Var, Any]) -> Any:
+    def block(self, block: ir.Block, env: dict[ir.Var, Any]) -> Any:
         for instruction in block.instructions:
             env[instruction.var] = self.step(instruction, env)
         return value(block.result, env)
@@ -76,48 +58,48 @@ class Path:
         assert kind.nbytes is not None and kind.nbytes.as_constant is not None
         return Bytes(owner, 0, kind.nbytes.as_constant)
 
-    def step(self, instruction: Instruction, env: dict[Var, Any]) -> Any:
+    def step(self, instruction: ir.Instruction, env: dict[ir.Var, Any]) -> Any:
         match instruction:
-            case AllocFresh(var=var):
+            case ir.AllocFresh(var=var):
                 assert isinstance(var.type, TensorType)
                 return self.fresh(var, var.type)
-            case Alias(source=source):
+            case ir.Alias(source=source):
                 return value(source, env)
-            case View(source=source, kind="view", offset=offset, shape=shape):
+            case ir.View(source=source, kind="view", offset=offset, shape=shape):
                 whole = value(source, env)
                 assert offset is not None and offset.as_constant is not None and shape is not None
                 begin = whole.begin + offset.as_constant
                 return Bytes(whole.owner, begin, begin + (shape[0].as_constant or 0))
-            case View(source=source):
+            case ir.View(source=source):
                 return value(source, env)
-            case MakeTuple(fields=fields):
+            case ir.MakeTuple(fields=fields):
                 return tuple(value(f, env) for f in fields)
-            case TakeField(source=source, index=index):
+            case ir.TakeField(source=source, index=index):
                 return value(source, env)[index]
-            case If(then=then, otherwise=otherwise):
+            case ir.If(then=then, otherwise=otherwise):
                 return self.block((then, otherwise)[self.decide(2)], dict(env))
-            case CallFunction(name=name, arguments=arguments):
+            case ir.CallFunction(name=name, arguments=arguments):
                 return self.run(name, [value(a, env) for a in arguments])
         return self.call(instruction, env)
 
-    def call(self, instruction: Instruction, env: dict[Var, Any]) -> Any:
+    def call(self, instruction: ir.Instruction, env: dict[ir.Var, Any]) -> Any:
         event = Event()
         self.events.append(event)
         match instruction:
-            case CallKernel(kernel=kernel, arguments=arguments):
+            case ir.CallKernel(kernel=kernel, arguments=arguments):
                 for parameter, argument in zip(
                     self.program.kernels[kernel].parameters, arguments, strict=True
                 ):
-                    assert isinstance(parameter, KernelBuffer)
+                    assert isinstance(parameter, ir.KernelBuffer)
                     cells = value(argument, env).cells()
                     event.reads |= cells if parameter.reads else set()
                     event.writes |= cells if parameter.writes else set()
                     event.covers |= cells if parameter.must_def else set()
                 return None
-            case CallPacked(ownership=ownership, arguments=arguments, var=var):
+            case ir.CallPacked(ownership=ownership, arguments=arguments, var=var):
                 given = [value(a, env) for a in arguments]
                 event.reads |= {cell for g in given for cell in g.cells()}
-                if ownership is Ownership.FRESH:
+                if ownership is ir.Ownership.FRESH:
                     self.count += 1
                     assert isinstance(var.type, TensorType)
                     return self.fresh((var, self.count), var.type)
@@ -128,15 +110,15 @@ class Path:
         """The caller reads the result."""
         self.events.append(Event(reads={cell for b in leaves(result) for cell in b.cells()}))
 
-    def together(self) -> set[frozenset[Var]]:
+    def together(self) -> set[frozenset[ir.Var]]:
         """The allocations that hold, at one moment, bytes that are read later or touched just then."""
-        found: set[frozenset[Var]] = set()
+        found: set[frozenset[ir.Var]] = set()
         touched: set[tuple[Any, int]] = set()
         needed = self.needed_after()
         for event, later in zip(self.events, needed, strict=True):
             now = event.reads | event.writes
             touched |= now
-            owners = {owner for owner, _ in (later & touched) | now if isinstance(owner, Var)}
+            owners = {owner for owner, _ in (later & touched) | now if isinstance(owner, ir.Var)}
             found |= {frozenset(pair) for pair in combinations(owners, 2)}
         return found
 
@@ -149,10 +131,10 @@ class Path:
         return found[::-1]
 
 
-def value(operand: Operand, env: dict[Var, Any]) -> Any:
-    if isinstance(operand, Var):
+def value(operand: ir.Operand, env: dict[ir.Var, Any]) -> Any:
+    if isinstance(operand, ir.Var):
         return env[operand]
-    if isinstance(operand, TupleValue):
+    if isinstance(operand, ir.TupleValue):
         return tuple(value(item, env) for item in operand.items)
     raise NotImplementedError(type(operand))
 
@@ -194,7 +176,7 @@ def every_way(walk: Callable[[Callable[[int], int]], T]) -> Iterator[T]:
         given = script.following()
 
 
-def walks(program: Program, name: str = "main") -> Iterator[Path]:
+def walks(program: ir.Program, name: str = "main") -> Iterator[Path]:
     """Every path."""
     params = program.functions[name].params
 
@@ -206,20 +188,20 @@ def walks(program: Program, name: str = "main") -> Iterator[Path]:
     return every_way(walk)
 
 
-def live_together(program: Program, name: str = "main") -> set[frozenset[Var]]:
+def live_together(program: ir.Program, name: str = "main") -> set[frozenset[ir.Var]]:
     """The pairs of allocations of a function that are live at one moment of some path.
 
     Allocations inside callees are left out: they are not the function's own.
     """
-    pairs = set[frozenset[Var]]().union(*(path.together() for path in walks(program, name)))
+    pairs = set[frozenset[ir.Var]]().union(*(path.together() for path in walks(program, name)))
     own = set(_allocated(program.functions[name].body))
     return {pair for pair in pairs if pair <= own}
 
 
-def _allocated(block: Block) -> Iterator[Var]:
+def _allocated(block: ir.Block) -> Iterator[ir.Var]:
     for instruction in block.instructions:
-        if isinstance(instruction, AllocFresh):
+        if isinstance(instruction, ir.AllocFresh):
             yield instruction.var
-        elif isinstance(instruction, If):
+        elif isinstance(instruction, ir.If):
             yield from _allocated(instruction.then)
             yield from _allocated(instruction.otherwise)

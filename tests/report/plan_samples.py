@@ -261,3 +261,6 @@ def refused() -> FunctionReport:
 def static() -> FunctionReport:
     """No symbols, nothing planned, nothing outside."""
     return function_report(Plan(function="main"), function(), NonArenaMemory())
+
+
+SAMPLES = {make.__name__: make for make in (small, everything, large, refused, static)}

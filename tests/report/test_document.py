@@ -74,31 +74,11 @@ def test_a_plan_is_read_by_the_types_of_its_fields(field: str) -> None:
         read_plan("plan.json", json.dumps(document))
 
 
-Golden = Callable[[str, str], None]
-
-
-def test_golden(golden: Golden) -> None:
+def test_findings_as_json(golden: Callable[[str, str], None]) -> None:
     golden("report.json", render_json(samples.report(*samples.ALL)))
 
 
-def test_a_place_in_a_printed_script_has_no_line() -> None:
-    (row,) = json.loads(render_json(samples.report(samples.FROM_PASS)))["diagnostics"]
-    assert row["line"] is None
-    assert row["file"] == samples.FILE
-    assert "StaticPlanBlockMemory" in row["message"]
-
-
-def test_safe_fixes_come_first() -> None:
-    (row,) = json.loads(render_json(samples.report(samples.OUTGROWN)))["diagnostics"]
-    assert row["fix"] == {"title": samples.GROWN.title, "safe": True}
-
-
-def test_what_a_baseline_left_out_is_counted() -> None:
-    summary = json.loads(render_json(replace(samples.report(), known=3, stale=1)))["summary"]
-    assert (summary["known"], summary["stale"]) == (3, 1)
-
-
-SCHEMA = Path(__file__).parent / "data" / "sarif-schema-2.1.0.json"
+SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
 RULES = load_rules().rules
 
 
@@ -108,7 +88,7 @@ def _results(report: Report, root: Path | None = None) -> list[dict]:
 
 def test_output_fits_the_official_schema() -> None:
     document = json.loads(render_sarif(samples.report(*samples.ALL, samples.HOSTILE), rules=RULES))
-    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    jsonschema.Draft4Validator(SCHEMA).validate(document)
 
 
 def test_every_rule_has_help() -> None:
@@ -120,16 +100,14 @@ def test_every_rule_has_help() -> None:
     assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
 
 
-def test_paths_below_the_root_are_relative() -> None:
-    (result,) = _results(samples.report(samples.OUTGROWN))
-    place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"] == {"uri": samples.FILE, "uriBaseId": "%SRCROOT%"}
-    assert place["region"]["startLine"] == 10
-
-
-def test_paths_elsewhere_are_absolute(tmp_path: Path) -> None:
-    (result,) = _results(samples.report(samples.OUTGROWN), root=tmp_path)
-    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+def test_paths_below_the_root_are_relative_and_others_absolute(tmp_path: Path) -> None:
+    report = samples.report(samples.OUTGROWN)
+    below, elsewhere = (
+        _results(report, root=root)[0]["locations"][0]["physicalLocation"] for root in (None, tmp_path)
+    )
+    assert below["artifactLocation"] == {"uri": samples.FILE, "uriBaseId": "%SRCROOT%"}
+    assert below["region"]["startLine"] == 10
+    uri = elsewhere["artifactLocation"]["uri"]
     assert uri.startswith("file:///") and uri.endswith(samples.FILE)
 
 
@@ -162,7 +140,10 @@ def test_fingerprints_survive_moved_lines() -> None:
     assert old["locations"] != new["locations"]
 
 
-def test_what_a_baseline_left_out_is_counted_in_sarif() -> None:
-    document = json.loads(render_sarif(replace(samples.report(), known=3, stale=1), rules=RULES))
+def test_what_a_baseline_left_out_is_counted() -> None:
+    report = replace(samples.report(), known=3, stale=1)
+    summary = json.loads(render_json(report))["summary"]
+    assert (summary["known"], summary["stale"]) == (3, 1)
+    document = json.loads(render_sarif(report, rules=RULES))
     assert document["runs"][0]["properties"] == {"knownFindings": 3, "staleFindings": 1}
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    jsonschema.Draft4Validator(SCHEMA).validate(document)

@@ -60,9 +60,9 @@ def _module(*reports: FunctionReport) -> ModuleReport:
     return ModuleReport(reports=reports, deployment=Deployment(functions=()), functions=functions)
 
 
-@pytest.mark.parametrize("name", ["small", "everything", "large", "refused", "static"])
+@pytest.mark.parametrize("name", plan_samples.SAMPLES)
 def test_a_module_prints_its_report_and_its_samples_at_any_sizes(name: str) -> None:
-    report = getattr(plan_samples, name)()
+    report = plan_samples.SAMPLES[name]()
     module = _module(report)
     assert str(module) == plans_as_text([report]).rstrip("\n")
     assert _tags(module._repr_html_()) == {"all", "pre"}

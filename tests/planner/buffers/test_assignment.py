@@ -24,17 +24,7 @@ from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Flavour, PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import written_function
-from symalloc.program.ir import (
-    AllocFresh,
-    Block,
-    Function,
-    Instruction,
-    MakeTuple,
-    Origin,
-    Ownership,
-    Program,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.relax.passes.pipeline import lower
@@ -61,14 +51,14 @@ from tests.scale import part, tries
 
 STORAGES = PlanOptions(flavour="storages")
 M = symbol("m")
-Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
+Y = ir.Var("y", TensorType(shape=(M,), dtype=FLOAT))
 WIDE = N * constant(16)  # a multiple of 64 bytes
 
 
-def chain(*names: str) -> tuple[list[AllocFresh], list[Instruction]]:
+def chain(*names: str) -> tuple[list[ir.AllocFresh], list[ir.Instruction]]:
     """Tensors of one size, each made from the one before."""
     made = [alloc(name, WIDE) for name in names]
-    body: list[Instruction] = []
+    body: list[ir.Instruction] = []
     for before, one in zip([X, *(m.var for m in made)], made, strict=False):
         body += [one, kernel(before, one.var)]
     return made, body
@@ -99,7 +89,7 @@ def test_what_is_live_with_the_result_lies_elsewhere() -> None:
 def test_memory_of_unknown_size_parts_no_arenas() -> None:
     """Nobody knows how much a packed function makes: it is there with a plan and without."""
     made, body = chain("a", "b", "c", "d")
-    unknown = [packed(Ownership.FRESH, one.var) for one in made]
+    unknown = [packed(ir.Ownership.FRESH, one.var) for one in made]
     steps = [step for pair in zip(body[::2], body[1::2], unknown, strict=True) for step in pair]
     found, _ = split(*steps, kernel(unknown[0].var, unknown[1].var, made[-1].var))
     assert len(arenas(found)) == 1
@@ -115,10 +105,10 @@ def test_no_branch_takes_the_memory_of_the_other() -> None:
 def test_what_no_path_needs_still_counts_in_an_arena() -> None:
     """Two Ifs on one condition: the large tensor on the wrong side of the second is never live."""
     wide, small, large = alloc("wide", WIDE), alloc("small", WIDE), alloc("large", 64 * WIDE)
-    test = Var("c", X.type)
+    test = ir.Var("c", X.type)
     outer = branch((), (), (X, X))
-    inner = replace(branch((large, kernel(X, large.var)), (), (X, X)), var=Var("z", X.type), test=test)
-    outer = replace(outer, test=test, otherwise=Block(instructions=(inner,), result=X))
+    inner = replace(branch((large, kernel(X, large.var)), (), (X, X)), var=ir.Var("z", X.type), test=test)
+    outer = replace(outer, test=test, otherwise=ir.Block(instructions=(inner,), result=X))
     body = (wide, kernel(X, wide.var), outer, small, kernel(wide.var, small.var))
     found, _ = split(*body)
     assert found.arenas["large"] not in (found.arenas["wide"], found.arenas["small"])
@@ -127,17 +117,17 @@ def test_what_no_path_needs_still_counts_in_an_arena() -> None:
 def test_an_arena_waits_for_what_no_path_needs() -> None:
     """It is there until then by the text, and `never` lies beside `long` in it."""
     early, other, long, never = (alloc(name, 64 * WIDE) for name in ("early", "other", "long", "never"))
-    test = Var("c", X.type)
+    test = ir.Var("c", X.type)
     dead = branch((never, kernel(X, never.var)), (), (X, X))
-    inner = replace(dead, var=Var("z", X.type), test=test)
-    outer = replace(branch((), (), (X, X)), test=test, otherwise=Block(instructions=(inner,), result=X))
+    inner = replace(dead, var=ir.Var("z", X.type), test=test)
+    outer = replace(branch((), (), (X, X)), test=test, otherwise=ir.Block(instructions=(inner,), result=X))
     made = [early, kernel(X, early.var), other, kernel(X, other.var), long, kernel(X, long.var)]
     held = bytes_of(function(*made, outer, kernel(long.var, X)))
     assert not held.excess([[0], [1], [2], [3]]) and held.excess([[0, 3], [1], [2]]) > 1
     assert (held.height([2, 3]) == 2 * held.height([2])).all()
 
 
-def bytes_of(main: Function) -> CallBytes:
+def bytes_of(main: ir.Function) -> CallBytes:
     """What a call holds, the buffers numbered in the order of the text."""
     program = program_of(main)
     analyses = analyse(program)
@@ -153,9 +143,9 @@ def test_an_if_that_begins_another_is_decided_first() -> None:
         alloc(name, size * WIDE) for name, size in (("e", 1), ("late", 64), ("v", 4), ("w", 4))
     )
     uses = [kernel(each.var, X) for each in (early, late)]
-    inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=Var("z", X.type))
+    inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=ir.Var("z", X.type))
     behind = (inner, w, kernel(X, w.var))
-    outer = replace(branch((uses[0],), (), (X, X)), otherwise=Block(instructions=behind, result=X))
+    outer = replace(branch((uses[0],), (), (X, X)), otherwise=ir.Block(instructions=behind, result=X))
     held = bytes_of(function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer))
     assert held.excess([[0], [1], [2, 3]]) > 0 and not held.excess([[0], [1], [2], [3]])
 
@@ -166,9 +156,9 @@ def test_weights_that_each_call_moves_make_no_further_arenas(layers: int) -> Non
     before that is moved.  What lies in a strip ends at different steps, though it has the same bytes.
     """
     rows, products = N * constant(2048), N * N * constant(64)
-    body: list[Instruction] = []
+    body: list[ir.Instruction] = []
 
-    def made(name: str, size: Expr, *of: Var) -> Var:
+    def made(name: str, size: Expr, *of: ir.Var) -> ir.Var:
         one = alloc(name, size)
         body.extend((one, kernel(*of, one.var)))
         return one.var
@@ -193,14 +183,14 @@ def test_weights_that_each_call_moves_make_no_further_arenas(layers: int) -> Non
 def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
     """Each side needs three tensors at once, one of them in the result: the others share an arena."""
 
-    def side(mark: str) -> tuple[Var, tuple[Instruction, ...]]:
+    def side(mark: str) -> tuple[ir.Var, tuple[ir.Instruction, ...]]:
         first, second, third = (alloc(f"{mark}{number}", WIDE) for number in range(3))
         uses = (kernel(X, first.var), kernel(first.var, second.var), kernel(first.var, second.var, third.var))
         body = (first, uses[0], second, uses[1], third, uses[2])
         return third.var, body
 
     (left, then), (right, otherwise) = side("a"), side("b")
-    one = replace(branch(then, otherwise, (left, right)), var=Var("y", left.type))
+    one = replace(branch(then, otherwise, (left, right)), var=ir.Var("y", left.type))
     result = alloc("r", WIDE)
     found, _ = split(one, result, kernel(one.var, result.var), result=result.var)
     assert len(arenas(found)) == 2
@@ -209,12 +199,12 @@ def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
 def test_the_result_of_each_side_lends_its_memory() -> None:
     """Where a side ends, its result is there: in front of that the first tensor lies in its memory."""
 
-    def side(mark: str) -> tuple[Var, tuple[Instruction, ...]]:
+    def side(mark: str) -> tuple[ir.Var, tuple[ir.Instruction, ...]]:
         made, body = chain(f"{mark}0", f"{mark}1", f"{mark}2")
         return made[-1].var, tuple(body)
 
     (left, then), (right, otherwise) = side("a"), side("b")
-    one = replace(branch(then, otherwise, (left, right)), var=Var("y", left.type))
+    one = replace(branch(then, otherwise, (left, right)), var=ir.Var("y", left.type))
     found, _ = split(one, result=one.var)
     own = [members for members in arenas(found).values() if not any(found[n].returned for n in members)]
     assert own == [{"a1", "b1"}]
@@ -317,7 +307,7 @@ def test_a_small_one_does_not_take_the_only_place_of_a_large_one() -> None:
 
 def test_storages_that_take_more_than_the_floor_say_so() -> None:
     """Three of rising size, then a large one with each: no two of these can share, whatever the order."""
-    body: list[Instruction] = []
+    body: list[ir.Instruction] = []
     for number, size in enumerate((1, 2, 3)):
         first, second = alloc(f"a{number}", size * WIDE), alloc(f"b{number}", (4 - size) * WIDE)
         body += [first, kernel(X, first.var), second, kernel(first.var, second.var)]
@@ -331,18 +321,18 @@ def test_storages_that_take_more_than_the_floor_say_so() -> None:
 # -- shapes drawn afresh -----------------------------------------------------------------------------------
 
 
-def straight(random: Random, sizes: Sequence[Expr]) -> Program:
+def straight(random: Random, sizes: Sequence[Expr]) -> ir.Program:
     """Tensors over two symbols, each made of others made before; two of them are returned."""
-    made: list[Var] = []
-    body: list[Instruction] = []
+    made: list[ir.Var] = []
+    body: list[ir.Instruction] = []
     for number in range(random.randint(14, 22)):
         one = alloc(f"t{number}", random.choice(sizes))
         read = random.sample(made[-5:], min(len(made), random.randint(1, 2)))
         body += [one, kernel(X, Y, *read, one.var)]
         made.append(one.var)
-    result = MakeTuple(var=Var("both", VOID), fields=(made[-1], random.choice(made[2:])))
+    result = ir.MakeTuple(var=ir.Var("both", VOID), fields=(made[-1], random.choice(made[2:])))
     found = function(*body, result, result=result.var, params=(X, Y))
-    return program_of(replace(found, symbols={"n": Origin.DIMENSION, "m": Origin.DIMENSION}))
+    return program_of(replace(found, symbols={"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION}))
 
 
 @pytest.mark.parametrize(("flavour", "most"), [("arena", 2), ("storages", 6)])

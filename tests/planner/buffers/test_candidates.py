@@ -15,24 +15,7 @@ from symalloc.planner.buffers.candidates import Sizes, find_candidates, known_sy
 from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanOptions, Unplanned
-from symalloc.program.ir import (
-    AllocFresh,
-    Block,
-    CallFunction,
-    CallKernel,
-    CallPacked,
-    Function,
-    If,
-    Instruction,
-    MatchCast,
-    NotUnderstood,
-    Operand,
-    Origin,
-    Ownership,
-    Program,
-    TextLiteral,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, minimum, select
@@ -42,40 +25,42 @@ from tests.scale import tries
 
 N, K, S = symbol("n"), symbol("k"), symbol("s")
 FLOAT = DType("float32", 32)
-X = Var("x", TensorType(shape=(N,), dtype=FLOAT))
+X = ir.Var("x", TensorType(shape=(N,), dtype=FLOAT))
 VOID = OpaqueType()
 ARENA = PlanOptions()
 
 
-def alloc(name: str, *shape: Expr, device: int = 0) -> AllocFresh:
+def alloc(name: str, *shape: Expr, device: int = 0) -> ir.AllocFresh:
     extents = shape or (N,)
-    return AllocFresh(
-        var=Var(name, TensorType(shape=extents, dtype=FLOAT)), shape=extents, dtype=FLOAT, device=device
+    return ir.AllocFresh(
+        var=ir.Var(name, TensorType(shape=extents, dtype=FLOAT)), shape=extents, dtype=FLOAT, device=device
     )
 
 
-def kernel(*arguments: Operand) -> CallKernel:
-    return CallKernel(var=Var("_", VOID), kernel="k", arguments=arguments)
+def kernel(*arguments: ir.Operand) -> ir.CallKernel:
+    return ir.CallKernel(var=ir.Var("_", VOID), kernel="k", arguments=arguments)
 
 
-def packed(ownership: Ownership, *arguments: Operand) -> CallPacked:
-    return CallPacked(var=Var("r", VOID), name="f", arguments=arguments, ownership=ownership, pure=False)
+def packed(ownership: ir.Ownership, *arguments: ir.Operand) -> ir.CallPacked:
+    return ir.CallPacked(
+        var=ir.Var("r", VOID), name="f", arguments=arguments, ownership=ownership, pure=False
+    )
 
 
 def function(
-    *body: Instruction, result: Operand = X, name: str = "main", params: tuple[Var, ...] = (X,)
-) -> Function:
-    return Function(
+    *body: ir.Instruction, result: ir.Operand = X, name: str = "main", params: tuple[ir.Var, ...] = (X,)
+) -> ir.Function:
+    return ir.Function(
         name=name,
         params=params,
-        body=Block(instructions=body, result=result),
+        body=ir.Block(instructions=body, result=result),
         result_type=VOID,
-        symbols={"n": Origin.DIMENSION, "k": Origin.CAST, "s": Origin.SCALAR},
+        symbols={"n": ir.Origin.DIMENSION, "k": ir.Origin.CAST, "s": ir.Origin.SCALAR},
     )
 
 
 def found_in(
-    program: Program, options: PlanOptions = ARENA
+    program: ir.Program, options: PlanOptions = ARENA
 ) -> tuple[Sequence[Sequence[Buffer]], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
@@ -94,13 +79,13 @@ class Found(dict[str, Buffer]):
 
 
 def split(
-    *body: Instruction,
-    result: Operand = X,
-    callees: tuple[Function, ...] = (),
+    *body: ir.Instruction,
+    result: ir.Operand = X,
+    callees: tuple[ir.Function, ...] = (),
     options: PlanOptions = ARENA,
 ) -> tuple[Found, dict[str, Unplanned]]:
     main = function(*body, result=result)
-    program = Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
+    program = ir.Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
     found, left = found_in(program, options=options)
     return Found(found), {u.name: u for u in left}
 
@@ -112,19 +97,21 @@ def together(found: dict[str, Buffer]) -> set[frozenset[str]]:
 
 
 def branch(
-    then: tuple[Instruction, ...], otherwise: tuple[Instruction, ...], yields: tuple[Operand, Operand]
-) -> If:
-    return If(
-        var=Var("y", VOID),
+    then: tuple[ir.Instruction, ...],
+    otherwise: tuple[ir.Instruction, ...],
+    yields: tuple[ir.Operand, ir.Operand],
+) -> ir.If:
+    return ir.If(
+        var=ir.Var("y", VOID),
         condition=None,
-        test=TextLiteral("c"),
-        then=Block(instructions=then, result=yields[0]),
-        otherwise=Block(instructions=otherwise, result=yields[1]),
+        test=ir.TextLiteral("c"),
+        then=ir.Block(instructions=then, result=yields[0]),
+        otherwise=ir.Block(instructions=otherwise, result=yields[1]),
     )
 
 
 def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
-    body: list[Instruction] = []
+    body: list[ir.Instruction] = []
     for i in range(8):
         a, b = alloc(f"a{i}"), alloc(f"b{i}")
         body.append(branch((a, kernel(X, a.var)), (b, kernel(X, b.var)), (a.var, b.var)))
@@ -137,7 +124,7 @@ def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
 
 def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
     a, out = alloc("a"), alloc("out")
-    library = replace(packed(Ownership.UNKNOWN, a.var, out.var), may_capture=True)
+    library = replace(packed(ir.Ownership.UNKNOWN, a.var, out.var), may_capture=True)
     before = (a, kernel(X, a.var), out)
     assert split(*before, library, kernel(out.var))[0].keys() == {"a", "out"}
     handed_on = kernel(library.var)
@@ -149,8 +136,8 @@ def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
 
 def test_what_escapes_stays_unplanned() -> None:
     a, b, c, d = alloc("a"), alloc("b"), alloc("c"), alloc("d")
-    kept = packed(Ownership.UNKNOWN, b.var)
-    odd = NotUnderstood(var=Var("o", VOID), what="closure", reads=(c.var,))
+    kept = packed(ir.Ownership.UNKNOWN, b.var)
+    odd = ir.NotUnderstood(var=ir.Var("o", VOID), what="closure", reads=(c.var,))
     found, left = split(a, b, c, d, kernel(X, a.var, b.var), kept, odd, kernel(d.var), result=a.var)
     assert set(found) == {"d"}
     assert left["a"].reason == "it is returned"
@@ -158,15 +145,17 @@ def test_what_escapes_stays_unplanned() -> None:
     assert "closure" in left["c"].reason
 
 
-def call(name: str, *arguments: Operand, var: Var | None = None) -> CallFunction:
-    return CallFunction(var=var or Var("r", X.type), name=name, arguments=arguments)
+def call(name: str, *arguments: ir.Operand, var: ir.Var | None = None) -> ir.CallFunction:
+    return ir.CallFunction(var=var or ir.Var("r", X.type), name=name, arguments=arguments)
 
 
 def test_callees_are_looked_into() -> None:
-    p, q, r = Var("p", X.type), Var("q", X.type), Var("r", X.type)
+    p, q, r = ir.Var("p", X.type), ir.Var("q", X.type), ir.Var("r", X.type)
     returns = function(name="returns", params=(p,), result=p)
-    reads = function(kernel(q), name="reads", params=(q,), result=TextLiteral("nothing"))
-    keeps = function(packed(Ownership.UNKNOWN, r), name="keeps", params=(r,), result=TextLiteral("nothing"))
+    reads = function(kernel(q), name="reads", params=(q,), result=ir.TextLiteral("nothing"))
+    keeps = function(
+        packed(ir.Ownership.UNKNOWN, r), name="keeps", params=(r,), result=ir.TextLiteral("nothing")
+    )
     a, b, c, d = (alloc(name) for name in "abcd")
     again = call("returns", a.var)
     body = (a, b, c, again, call("reads", b.var), call("keeps", c.var), d, kernel(again.var, d.var))
@@ -185,15 +174,15 @@ def test_recursive_functions_are_left_alone_and_said_to_be() -> None:
 
 def test_a_packed_function_that_gives_nothing_back_may_keep_what_it_is_given() -> None:
     a, b, c = alloc("a"), alloc("b"), alloc("c")
-    watch = CallPacked(
-        var=Var("r", VOID),
+    watch = ir.CallPacked(
+        var=ir.Var("r", VOID),
         name="watch",
         arguments=(a.var,),
-        ownership=Ownership.FRESH,
+        ownership=ir.Ownership.FRESH,
         pure=False,
         may_capture=True,
     )
-    library = replace(watch, name="library", arguments=(b.var, c.var), var=Var("r", VOID))
+    library = replace(watch, name="library", arguments=(b.var, c.var), var=ir.Var("r", VOID))
     found, left = split(a, kernel(X, a.var), b, kernel(X, b.var), watch, c, library, kernel(c.var))
     assert set(found) == {"b", "c"}, "a library function is given its result's memory, which is still empty"
     assert left["a"].reason == "the packed function `watch` may keep or return it"
@@ -211,8 +200,8 @@ def test_memory_of_two_devices_and_scopes_is_kept_apart_in_order() -> None:
 
 def test_sizes_must_be_known() -> None:
     nowhere, huge = alloc("b", symbol("s")), alloc("c", N * 2**46)
-    unknown = AllocFresh(var=Var("d", VOID), shape=None, dtype=FLOAT)
-    inexact = AllocFresh(var=Var("e", VOID), shape=None, dtype=FLOAT, inexact="`n / 2.5` is no integer")
+    unknown = ir.AllocFresh(var=ir.Var("d", VOID), shape=None, dtype=FLOAT)
+    inexact = ir.AllocFresh(var=ir.Var("e", VOID), shape=None, dtype=FLOAT, inexact="`n / 2.5` is no integer")
     never = alloc("f", maximum(N, 2**62))  # no guard lets a shape pass
     made = (nowhere, huge, unknown, inexact, never)
     found, left = split(*made, kernel(*(one.var for one in made)))
@@ -239,10 +228,10 @@ def test_divisors_that_may_be_zero_cost_no_place(
     divide: Callable[[Expr, Expr], Expr], divisor: Expr, n: int, s: int
 ) -> None:
     """A scalar parameter `s` may be negative.  What is set aside is right wherever the shape is defined."""
-    extent, scalar = divide(N * 3 + 7, divisor), Var("s", ScalarType(dtype=DType("int64", 64), value=S))
+    extent, scalar = divide(N * 3 + 7, divisor), ir.Var("s", ScalarType(dtype=DType("int64", 64), value=S))
     a = alloc("a", extent)
     main = function(a, kernel(a.var), params=(X, scalar))
-    (((buffer,),), _) = found_in(Program(name="m", functions={"main": main}, kernels={}))
+    (((buffer,),), _) = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
     at = {"n": abs(n), "s": s}
     room = buffer.size.evaluate(at)
     assert room >= 0
@@ -251,10 +240,10 @@ def test_divisors_that_may_be_zero_cost_no_place(
         assert 0 <= room - max(4 * extent.evaluate(at), 0) < 64
 
 
-def cast(*shape: Expr, source: Operand = X) -> MatchCast:
+def cast(*shape: Expr, source: ir.Operand = X) -> ir.MatchCast:
     target = TensorType(shape=shape, dtype=FLOAT)
     names = frozenset(e.as_symbol for e in shape if e.as_symbol is not None)
-    return MatchCast(var=Var("cast", target), source=source, target=target, defines=names)
+    return ir.MatchCast(var=ir.Var("cast", target), source=source, target=target, defines=names)
 
 
 def test_sizes_that_come_later_get_an_arena_behind_the_cast() -> None:
@@ -305,7 +294,9 @@ def test_a_size_that_comes_in_several_branches_is_left_alone() -> None:
     assert left["b"].reason == left["a"].reason
 
 
-def taking_in_a_branch(*before: Instruction, behind: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+def taking_in_a_branch(
+    *before: ir.Instruction, behind: tuple[ir.Instruction, ...]
+) -> tuple[ir.Instruction, ...]:
     """A function that takes 4 * k bytes in one branch of an If, where no plan places them."""
     known, b = cast(K), alloc("b", K)
     return (*before, branch((known, b, kernel(known.var, b.var)), (cast(K),), (X, X)), *behind)
@@ -334,17 +325,17 @@ def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
 )
 def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(kind: Type) -> None:
     a = alloc("a", symbol("s"))
-    main = function(a, kernel(X, a.var), params=(X, Var("given", kind)))
-    found, left = found_in(Program(name="m", functions={"main": main}, kernels={}))
+    main = function(a, kernel(X, a.var), params=(X, ir.Var("given", kind)))
+    found, left = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
     assert not left
     ((one,),) = found
     assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
 
 
 def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
-    a, given = alloc("a", symbol("s")), Var("given", ScalarType(value=symbol("s"), dtype=None))
-    main = function(replace(packed(Ownership.FRESH), var=given), a, kernel(X, a.var))
-    found, left = found_in(Program(name="m", functions={"main": main}, kernels={}))
+    a, given = alloc("a", symbol("s")), ir.Var("given", ScalarType(value=symbol("s"), dtype=None))
+    main = function(replace(packed(ir.Ownership.FRESH), var=given), a, kernel(X, a.var))
+    found, left = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
     assert not found
     wanted = "its size depends on `s`, which `given` computes as a scalar: only a match_cast makes it a size"
     assert left[0].reason == wanted

@@ -27,9 +27,6 @@ from tests.report.map.scripts import needs_node, run_scripts
 
 HOSTILE = "</script><script>alert(1)</script><!--{{script}}\u2028&\"'"
 CLEAN = Report(diagnostics=(), summary=LintSummary())
-REPORTS = {
-    name: getattr(plan_samples, name) for name in ("small", "everything", "large", "refused", "static")
-}
 RECKONED = {
     *("arena", "floor", "unshared", "returned", "made", "unplanned", "carried", "workspace", "refused"),
     *("call", "call_unplanned", "known_call", "known_unplanned"),
@@ -88,9 +85,9 @@ def finding(function: str, binds: str, message: str = HOSTILE) -> Diagnostic:
 
 
 @needs_node
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", plan_samples.SAMPLES)
 def test_numbers_are_those_of_the_plans_json_at_every_binding(name: str) -> None:
-    report = REPORTS[name]()
+    report = plan_samples.SAMPLES[name]()
     data = _data(map_page(plan_data([report], CLEAN, title=name)))
     samples = json.loads(plans_as_json([report]))["functions"][0]["samples"]
     symbols = {one["name"] for one in data["functions"][0]["symbols"]}
@@ -190,9 +187,9 @@ PEAKS = """given.functions.map((fn) => fn.samples.map((sample) => {
 
 
 @needs_node
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", plan_samples.SAMPLES)
 def test_the_tensors_of_the_peak_are_those_of_the_report(name: str) -> None:
-    report = REPORTS[name]()
+    report = plan_samples.SAMPLES[name]()
     data = _data(map_page(plan_data([report], CLEAN, title=name)))
     (found,) = run_scripts(("formulas.js", "plan.js"), PEAKS, data)
     for sample, peak in zip(report.samples, found, strict=True):
@@ -206,22 +203,8 @@ def test_the_tensors_of_the_peak_are_those_of_the_report(name: str) -> None:
 
 @needs_node
 def test_a_budget_is_read_as_the_command_line_reads_it() -> None:
-    texts = [
-        "0",
-        "4096",
-        "64KiB",
-        "1.5GiB",
-        "10KB",
-        " 1 tib ",
-        "0.1MiB",
-        "7b",
-        "",
-        "GiB",
-        "1k",
-        "-1",
-        "1e3",
-        "1.GiB",
-    ]
+    texts = ["0", "4096", "64KiB", "1.5GiB", "10KB", " 1 tib ", "0.1MiB", "7b"]
+    texts += ["", "GiB", "1k", "-1", "1e3", "1.GiB"]
 
     def expected(text: str) -> str | None:
         try:
