@@ -14,7 +14,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.program.ir import AllocFresh, Function, Operand, Program, Var
 from symalloc.program.types import TupleType
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker
-from tests.program.build import KERNELS, NOTHING, U8, Body, param, program_of, tensor_of
+from tests.program.build import KERNELS, NOTHING, Body, param, program_of
 from tests.program.live_oracle import live_together
 from tests.scale import tries
 
@@ -35,12 +35,6 @@ def overlapping(program: Program) -> set[frozenset[Var]]:
     return {frozenset(pair) for pair in combinations(positions, 2) if positions[pair[0]] & positions[pair[1]]}
 
 
-def made(body: Body) -> Var:
-    """A tensor with memory of its own, as it is before planning."""
-    kind = tensor_of(SIZE)
-    return body.emit(AllocFresh(var=body.var(kind), shape=kind.shape, dtype=U8))
-
-
 def callees() -> tuple[Function, ...]:
     """What a callee may do to its arguments."""
     found: list[Function] = []
@@ -50,7 +44,7 @@ def callees() -> tuple[Function, ...]:
         result: Operand = a
         match name:
             case "reads":
-                result = made(body)
+                result = body.fresh(SIZE)
                 body.call("add", a, b, result)
             case "updates":
                 body.call("update", a)
@@ -82,7 +76,7 @@ class Writer(Maker):
         kind = "read" if self.plain else self.random.choice(("read", "update", "scatter", "late", "part"))
         var, extent = self.pick()
         if kind == "late":
-            self.visible.append((made(self.body), extent))
+            self.visible.append((self.body.fresh(SIZE), extent))
         elif kind == "part":
             part = self.body.view(var, 2, offset=self.random.randint(0, 2))
             self.body.call(self.random.choice(("read", "fill")), part)
@@ -109,12 +103,9 @@ def program(seed: int, *, plain: bool) -> Program:
 
 def test_memory_that_is_filled_anew_is_free_in_between() -> None:
     body = Body()
-    a = made(body)
-    body.call("fill", a)
-    for kernel in ("read", "fill", "read"):
-        body.call("fill", made(body))
-        body.call(kernel, a)
-    assert ranges(body.program(NOTHING))[a] == ((0, 3), (4, 7))
+    steps = "; ".join(f"b = fresh 4; fill b; {kernel} a" for kernel in ("read", "fill", "read"))
+    a = body.follow(f"a = fresh 4; fill a; {steps}")["a"]
+    assert ranges(body.program())[a] == ((0, 3), (4, 7))
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -13,7 +13,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.program import ir
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, symbol
-from tests.program.build import KERNELS, U8, Body, buffer, param, program_of, shape, tensor_of
+from tests.program.build import KERNELS, U8, Body, buffer, param, program_of
 
 EXTENTS = ("n", "4*n", "64*n", "256*m", "n*m", "n + 3", "max(n - 5, 0)", "1000", "(n + 7)//8")
 SCALED = ("max(s, 0)", "max(n + s, 0)", "s + 40", "64*s", "n*s", "s*s")
@@ -65,8 +65,7 @@ class Maker:
 
     def fresh(self, extent: str) -> ir.Var:
         """A tensor that is allocated and written at once."""
-        var = self.body.var(tensor_of(extent))
-        self.body.emit(ir.AllocFresh(var=var, shape=shape(extent), dtype=U8))
+        var = self.body.fresh(extent)
         self.body.call(MIX, self.pick()[0], self.pick()[0], var)
         return var
 

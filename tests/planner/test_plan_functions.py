@@ -1,8 +1,9 @@
-"""Planning whole programs: callees, options, certificates, refusals."""
+"""Planning whole programs: callees, options, certificates, refusals; what gave in says how."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -14,20 +15,18 @@ from symalloc.planner import memory_plan, plan_functions
 from symalloc.planner import offsets as offsets_module
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.memory_plan import Arena, Plan, PlanOptions
+from symalloc.planner.memory_plan import Arena, Buffer, Plan, PlanOptions
 from symalloc.planner.offsets import assemble
 from symalloc.planner.plan_functions import Layout, LayoutSearch, certify, plan_program
-from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
+from symalloc.planner.stack import SearchBudget
+from symalloc.program.ir import Function, Origin, Program
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import ge
 from symalloc.size.expr import symbol
-from tests.program.build import U8, Body, param, program_of, shape, tensor_of
-
-
-def fresh(body: Body, extent: str, name: str) -> Var:
-    var = body.var(tensor_of(extent), name)
-    return body.emit(AllocFresh(var=var, shape=shape(extent), dtype=U8))
+from symalloc.size.parse import parse_expr
+from tests.planner.packing.test_packing_problem import CROSSED
+from tests.program.build import Body, param, program_of, tensor_of
 
 
 def chain(name: str, *extents: str, calls: str | None = None) -> Function:
@@ -36,7 +35,7 @@ def chain(name: str, *extents: str, calls: str | None = None) -> Function:
     body = Body(x, name=name)
     last = x
     for index, extent in enumerate(extents):
-        made = fresh(body, extent, f"t{index}")
+        made = body.fresh(extent, name=f"t{index}")
         body.call("copy", last, made)
         last = made
     if calls is not None:
@@ -70,36 +69,68 @@ def test_no_arena_is_held_beside_what_a_callee_takes() -> None:
     assert together == [{"t0"}, {"t1"}]
 
 
-def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
+def unproved_later() -> Callable[..., Layout | None]:
+    """A search that finds nothing any more from the fourth time on."""
     real, asked = LayoutSearch.layout, 0
 
-    def unproved(*args: Any, **named: Any) -> Layout | None:
+    def search(*args: Any, **named: Any) -> Layout | None:
         nonlocal asked
         asked += 1
         return real(*args, **named) if asked > 3 else None
 
-    program = simple("64*n", "32*n", "64*n", "32*n")
-    with patch.object(LayoutSearch, "layout", unproved):
-        plan = only(plan_program(program, Prover()))
-    (fallback,) = plan.fallbacks
-    assert fallback.kind == "storages" and fallback.ratio >= 1
-    assert len(plan.arenas) > 1 and all(p.offset == 0 for a in plan.arenas for p in a.placements)
+    return search
 
 
-def test_what_takes_too_much_comparing_shares_less() -> None:
-    program = simple("64*n", "32*n", "64*n", "32*n")
-    with patch.object(offsets_module, "MOST_COMPARED", -2):  # spent before the first
-        plan = only(plan_program(program, Prover()))
-    assert validate(plan, Domain(), Prover(), machine=False) == ()
+@pytest.mark.parametrize(
+    ("changes", "more", "kinds"),
+    [
+        ([(LayoutSearch, "layout", unproved_later())], (), ["storages"]),
+        ([(memory_plan, "BASE", 0), (memory_plan, "EACH", 0)], ("96*n", "128*n"), ["storages"]),
+        ([(offsets_module, "MOST_COMPARED", -2)], (), []),  # spent before the first
+    ],
+)
+def test_what_is_not_proved_or_too_much_work_shares_whole_storages(
+    changes: list[tuple[object, str, object]],
+    more: tuple[str, ...],
+    kinds: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for change in changes:
+        monkeypatch.setattr(*change)
+    plan = only(plan_program(simple("64*n", "32*n", "64*n", "32*n", *more), Prover()))
+    assert [fallback.kind for fallback in plan.fallbacks] == kinds
+    assert all(fallback.ratio >= 1 for fallback in plan.fallbacks)
+    assert len(plan.arenas) > 1 or not kinds
     assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
-
-
-def test_what_exhausts_the_budget_shares_whole_storages() -> None:
-    program = simple("64*n", "32*n", "64*n", "32*n", "96*n", "128*n")
-    with patch.object(memory_plan, "BASE", 0), patch.object(memory_plan, "EACH", 0):
-        plan = only(plan_program(program, Prover()))
-    assert [fallback.kind for fallback in plan.fallbacks] == ["storages"]
     assert validate(plan, Domain(), Prover(), machine=False) == ()
+
+
+def buffer(index: int, size: str, begin: int, end: int) -> Buffer:
+    nbytes = parse_expr(size)
+    return Buffer(id=index, name=f"b{index}", size=nbytes, nbytes=nbytes, live=((begin, end),))
+
+
+def laid_out(*buffers: Buffer) -> Layout:
+    domain, prover = Domain(), Prover()
+    search = LayoutSearch(function=chain("main"), domain=domain, prover=prover, options=PlanOptions())
+    found = search.layout([buffers])
+    assert found is not None
+    assert validate(Plan(function="main", arenas=found.arenas), domain, prover, machine=False) == ()
+    return found
+
+
+def test_a_search_that_ends_above_the_floor_says_so() -> None:
+    with patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: SearchBudget(work=0)):
+        found = laid_out(*(buffer(i, str(size), *live) for i, (size, *live) in enumerate(CROSSED)))
+    (fallback,) = found.fallbacks
+    assert fallback.kind == "search" and 1.2 < fallback.ratio < 1.5
+
+
+@pytest.mark.parametrize("guest", ["64*n", "128*n", "64*n*(n // 5000)"])
+def test_what_lies_in_the_memory_of_a_result_must_not_outgrow_it(guest: str) -> None:
+    result = replace(buffer(1, "64*n + 64", 2, 4), var=param("y", "n"), returned=True)
+    outgrown = laid_out(buffer(0, guest, 0, 2), result).outgrown
+    assert outgrown == (set() if guest == "64*n" else {result.var})
 
 
 def test_what_is_not_proved_with_storages_either_is_refused() -> None:
@@ -109,36 +140,6 @@ def test_what_is_not_proved_with_storages_either_is_refused() -> None:
         pytest.raises(PlanRefusedError, match="`main` is refused: `t0`: is open"),
     ):
         plan_program(simple("64*n"), Prover())
-
-
-def test_constant_arenas_end_before_results_are_made() -> None:
-    """The second tensor is dead when the result is made, which is as large."""
-    x = param("x", "n")
-    body = Body(x, name="main")
-    first, second, third = (fresh(body, "65536*n", name) for name in "abc")
-    body.call("copy", x, first, second)
-    body.call("copy", second, third)
-    body.call("read", first, third)
-    result = fresh(body, "65536*n", "r")
-    body.call("copy", third, result)
-    function = replace(body.finish(result, symbols={"n": Origin.DIMENSION}), declared_upper={"n": 8})
-    plan = only(plan_program(program_of(function), Prover(), options=PlanOptions(bounds="reserve")))
-    assert len(plan.arenas) > 1 and all(a.size.as_constant is not None for a in plan.arenas)
-    assert all(p.buffer.name != "r" for a in plan.arenas for p in a.placements)
-
-
-def test_a_certificate_is_made_for_all_functions() -> None:
-    program = program_of(chain("main", "64*n", calls="inner"), chain("inner", "64*n"))
-    analyses, prover = analyse(program), Prover()
-    files = certify(plan_program(program, prover, analyses=analyses), analyses, prover, {"inner": "text"})
-    index = json.loads(files[INDEX])
-    assert [(p["function"], p["text"]) for p in index["plans"]] == [
-        ("main", None),
-        ("inner", "1-inner/function.py"),
-    ]
-    rows = [row for plan in index["plans"] for row in plan["claims"]]
-    assert rows and {row["expected"] for row in rows} == {"unsat"}
-    assert files.keys() == {INDEX, "1-inner/function.py", *(row["file"] for row in rows)}
 
 
 def test_what_the_packer_gets_wrong_is_refused() -> None:
@@ -151,6 +152,29 @@ def test_what_the_packer_gets_wrong_is_refused() -> None:
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
         plan_program(simple("64*n", "64*n"), Prover())
+
+
+def test_constant_arenas_end_before_results_are_made() -> None:
+    """The second tensor is dead when the result is made, which is as large."""
+    body = Body(param("x", "n"))
+    allocated = "; ".join(f"{name} = fresh 65536*n" for name in "abc")
+    steps = f"{allocated}; copy x a b; copy b c; read a c; r = fresh 65536*n; copy c r"
+    function = body.finish(body.follow(steps)["r"], symbols={"n": Origin.DIMENSION}, declared_upper={"n": 8})
+    plan = only(plan_program(program_of(function), Prover(), options=PlanOptions(bounds="reserve")))
+    assert len(plan.arenas) > 1 and all(a.size.as_constant is not None for a in plan.arenas)
+    assert all(p.buffer.name != "r" for a in plan.arenas for p in a.placements)
+
+
+def test_a_certificate_is_made_for_all_functions() -> None:
+    program = program_of(chain("main", "64*n", calls="inner"), chain("inner", "64*n"))
+    analyses, prover = analyse(program), Prover()
+    files = certify(plan_program(program, prover, analyses=analyses), analyses, prover, {"inner": "text"})
+    index = json.loads(files[INDEX])
+    text = "1-inner/function.py"
+    assert [(p["function"], p["text"]) for p in index["plans"]] == [("main", None), ("inner", text)]
+    rows = [row for plan in index["plans"] for row in plan["claims"]]
+    assert rows and {row["expected"] for row in rows} == {"unsat"}
+    assert files.keys() == {INDEX, text, *(row["file"] for row in rows)}
 
 
 def test_declared_bounds_steer_and_are_not_relied_on() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanBudget
 from symalloc.planner.stack import (
     ScoredStacking,
@@ -19,7 +21,7 @@ from symalloc.planner.stack import (
     search,
 )
 from symalloc.size.expr import Expr, constant, round_up, symbol
-from tests.planner.brute_stackings import all_heights, floor_at, live_ranges
+from tests.planner.brute_stackings import all_heights, floor_at, live_ranges, together
 from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
@@ -35,10 +37,6 @@ def problems(draw: st.DrawFn, sizes: tuple[Expr, ...] = SIZES, most: int = 6) ->
     )
 
 
-def found_for(buffers: tuple[Buffer, ...], effort: SearchBudget) -> ScoredStacking:
-    return search(buffers, {}, effort)
-
-
 def height(found: ScoredStacking, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
     """The height at `binding`, from the order and the lists below that the answer holds."""
     sizes = [b.size.evaluate(binding) for b in buffers]
@@ -52,9 +50,17 @@ def height(found: ScoredStacking, buffers: tuple[Buffer, ...], binding: dict[str
 @given(problems())
 def test_where_one_stacking_is_at_the_floor_everywhere_one_is_found(buffers: tuple[Buffer, ...]) -> None:
     floors = tuple(floor_at(buffers, p) for p in POINTS)
-    found = found_for(buffers, SearchBudget.of("normal"))
+    found = search(buffers, {}, SearchBudget.of("normal"))
     if any(heights == floors for heights in all_heights(buffers, POINTS)):
         assert tuple(height(found, buffers, p) for p in POINTS) == floors
+
+
+@settings(max_examples=40)
+@given(problems(most=8))
+def test_interference_is_what_comparing_all_pairs_gives(buffers: tuple[Buffer, ...]) -> None:
+    found = interference(buffers)
+    for (i, one), (j, other) in combinations(enumerate(buffers), 2):
+        assert (j in found[i]) == (i in found[j]) == together(one, other)
 
 
 def instance(buffers: tuple[Buffer, ...]) -> StackingProblem:
@@ -66,7 +72,7 @@ def test_sizes_beyond_64_bits_are_packed_in_larger_units() -> None:
     buffers = tuple(
         Buffer(id=i, name=f"b{i}", size=constant(size), live=((i, 2 + i),)) for i, size in enumerate(sizes)
     )
-    found = found_for(buffers, SearchBudget())
+    found = search(buffers, {}, SearchBudget())
     assert found.score.worst == 1 and height(found, buffers, {}) == (1 << 62) + (1 << 61)
 
 
@@ -96,4 +102,4 @@ def test_hundreds_live_at_once_are_at_the_floor_though_no_pair_is_looked_at() ->
     sizes = [round_up(4 * N * random.randint(1, 9), 64) for _ in range(count)]
     fan = [Buffer(id=i, name=f"b{i}", size=size, live=((i, count + i),)) for i, size in enumerate(sizes)]
     total = [replace(b, size=round_up(4 * N, 64), live=((count + b.id, count + b.id + 2),)) for b in fan]
-    assert found_for((*fan, *total), SearchBudget(packing=1000)).score.worst == 1.0
+    assert search((*fan, *total), {}, SearchBudget(packing=1000)).score.worst == 1.0

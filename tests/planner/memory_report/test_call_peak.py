@@ -8,14 +8,9 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.tensor_origin import tensor_origins
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_report.call_moments import CallPeak, call_peak, operators_of
-from symalloc.program.ir import AllocFresh, Program, Var
+from symalloc.program.ir import Program
 from symalloc.program.types import TensorType
-from tests.program.build import U8, Body, param, program_of, shape, tensor_of
-
-
-def alloc(body: Body, name: str, extent: str | int) -> Var:
-    var = Var(name, tensor_of(extent))
-    return body.emit(AllocFresh(var=var, shape=shape(extent), dtype=U8))
+from tests.program.build import U8, Body, param, program_of, tensor_of
 
 
 def peak(program: Program, binding: Mapping[str, int]) -> CallPeak:
@@ -30,15 +25,8 @@ def peak(program: Program, binding: Mapping[str, int]) -> CallPeak:
 def waiting() -> Program:
     """`a` waits for the last call while `b` is used."""
     body = Body(param("x", "n"))
-    a = alloc(body, "a", "64*n")
-    body.call("fill", a)
-    b = alloc(body, "b", "128*n")
-    body.call("copy", a, b)
-    c = alloc(body, "c", 64)
-    body.call("copy", b, c)
-    out = alloc(body, "out", 192)
-    body.call("add", a, c, out)
-    return body.program(out)
+    steps = "a = fresh 64*n; fill a; b = fresh 128*n; copy a b; c = fresh 64; copy b c"
+    return body.program(body.follow(f"{steps}; out = fresh 192; add a c out")["out"])
 
 
 def test_the_peak_names_the_call_and_what_is_alive_by_size() -> None:
@@ -62,17 +50,14 @@ def test_the_remedy_leaves_the_least_peak_wherever_that_is_then() -> None:
 
 def test_two_peaks_alike_have_no_single_remedy() -> None:
     body = Body(param("x", "n"))
-    for name in ("a", "b"):
-        body.call("fill", alloc(body, name, 64))
+    body.follow("a = fresh 64; fill a; b = fresh 64; fill b")
     assert peak(body.program(), {}).remedy is None
 
 
 def test_what_a_callee_holds_stands_under_its_name() -> None:
     layer, body = Body(param("x", "m"), name="layer"), Body(param("x", "n"))
-    inner = alloc(layer, "b", "2*m")
-    layer.call("copy", layer.params[0], inner)
-    a = alloc(body, "a", "64*n")
-    body.call("fill", a)
+    layer.follow("b = fresh 2*m; copy x b")
+    a = body.follow("a = fresh 64*n; fill a")["a"]
     body.function("layer", a, kind=TensorType(shape=None, dtype=U8, ndim=1))
     found = peak(program_of(body.finish(), layer.finish(private=True)), {"n": 3})
     assert [(t.name, t.nbytes, t.kind) for t in found.tensors] == [
@@ -85,12 +70,10 @@ def test_what_a_callee_holds_stands_under_its_name() -> None:
 def test_what_was_returned_stands_under_the_name_that_it_has_now() -> None:
     """The machine holds what the last function returned, however long ago that was used."""
     layer, body = Body(param("x", "m"), name="layer"), Body(param("x", "n"))
-    inner = alloc(layer, "inner", "m")
-    layer.call("fill", inner)
+    inner = layer.follow("inner = fresh m; fill inner")["inner"]
     given = body.function("layer", body.params[0], kind=tensor_of("n"))
     for _ in range(2):
-        given, before = alloc(body, "next", "n"), given
-        body.call("copy", before, given)
+        given = body.follow("next = fresh n; copy given next", given=given)["next"]
     found = peak(program_of(body.finish(given), layer.finish(inner, private=True)), {"n": 64})
     assert [(t.kind, t.nbytes) for t in found.tensors] == [("tensor", 64), ("tensor", 64), ("result", 64)]
     assert found.tensors[0].name.startswith("v") and found.tensors[0].idle
@@ -98,7 +81,7 @@ def test_what_was_returned_stands_under_the_name_that_it_has_now() -> None:
 
 def test_a_size_that_is_not_known_leaves_the_peak_unknown() -> None:
     body = Body(param("x", "n"))
-    body.call("fill", alloc(body, "a", "k"))
+    body.follow("a = fresh k; fill a")
     program = body.program()
     analysis = analyse(program)["main"]
     assert call_peak(Timeline.of(program, "main"), {"n": 1}, {}, operators_of(analysis)) is None

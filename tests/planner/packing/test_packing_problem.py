@@ -250,12 +250,8 @@ def test_no_more_is_asked_of_sizes_than_the_declared_minimum_gives() -> None:
 
 # greedy packings are a third above the floor here, either for small n or for large
 CROSSED: list[tuple[str | int, int, int]] = [
-    ("128*n", 3, 5),
-    ("64*n", 4, 7),
-    ("64*n", 2, 4),
-    ("64*n", 1, 3),
-    ("4096", 0, 3),
-    ("64*n", 0, 2),
+    *(("128*n", 3, 5), ("64*n", 4, 7), ("64*n", 2, 4)),
+    *(("64*n", 1, 3), ("4096", 0, 3), ("64*n", 0, 2)),
 ]
 
 
