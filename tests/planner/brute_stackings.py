@@ -33,7 +33,7 @@ def pile(order: Sequence[Buffer], sizes: Mapping[int, int]) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for position, buffer in enumerate(order):
         under = [offsets[b.id] + sizes[b.id] for b in order[:position] if together(b, buffer)]
-        offsets[buffer.id] = max(under, default=0)
+        offsets[buffer.id] = -(-max(under, default=0) // buffer.alignment) * buffer.alignment
     return offsets
 
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from itertools import product
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,25 +19,17 @@ from symalloc.planner.packing.exact_packing import (
     pack_greedily,
 )
 from symalloc.size.expr import constant
+from tests.planner.brute_stackings import all_heights, together
+
+Problem = tuple[Buffer, ...]
 
 
-class Block(NamedTuple):
-    """A buffer of fixed size."""
-
-    id: int
-    size: int
-    live: tuple[tuple[int, int], ...]
-    alignment: int = 1
+def buffer(id_: int, size: int, *live: tuple[int, int], alignment: int = 1) -> Buffer:
+    return Buffer(id=id_, name=str(id_), size=constant(size), live=live, alignment=alignment)
 
 
-Problem = tuple[Block, ...]
-
-
-def buffers(problem: Problem) -> list[Buffer]:
-    return [
-        Buffer(id=b.id, name=str(b.id), size=constant(b.size), live=b.live, alignment=b.alignment)
-        for b in problem
-    ]
+def bytes_of(b: Buffer) -> int:
+    return b.size.evaluate({})
 
 
 @st.composite
@@ -50,46 +41,25 @@ def problems(draw: st.DrawFn, most: int = 6) -> Problem:
     for id_ in range(draw(st.integers(0, most))):
         begin, length, gap, more = draw(ends)
         second = ((begin + length + gap + 1, begin + length + gap + 1 + more),) if more else ()
-        found.append(
-            Block(
-                id=id_,
-                size=draw(st.integers(0, 12)),
-                live=((begin, begin + length), *second),
-                alignment=draw(st.sampled_from(alignments)),
-            )
-        )
+        size, alignment = draw(st.integers(0, 12)), draw(st.sampled_from(alignments))
+        found.append(buffer(id_, size, (begin, begin + length), *second, alignment=alignment))
     return tuple(found)
-
-
-def positions(buffer: Block) -> set[int]:
-    return {p for begin, end in buffer.live for p in range(begin, end)}
-
-
-def neighbours(problem: Problem) -> list[list[int]]:
-    return [[j for j, o in enumerate(problem) if o is not b and positions(b) & positions(o)] for b in problem]
 
 
 def assert_sound(problem: Problem, offsets: Mapping[int, int] | Sequence[int]) -> None:
     """No byte of memory belongs to two buffers at one position, and every offset is aligned."""
     owners: dict[tuple[int, int], int] = {}
     for b in problem:
-        assert offsets[b.id] >= 0
-        assert offsets[b.id] % b.alignment == 0
-        for cell in ((p, y) for p in positions(b) for y in range(offsets[b.id], offsets[b.id] + b.size)):
-            assert owners.setdefault(cell, b.id) == b.id
+        at = offsets[b.id]
+        assert at >= 0 and at % b.alignment == 0
+        for begin, end in b.live:
+            for cell in product(range(begin, end), range(at, at + bytes_of(b))):
+                assert owners.setdefault(cell, b.id) == b.id
 
 
 def lowest(problem: Problem) -> int:
     """The least height there is: some order in which each buffer is laid on those before it reaches it."""
-    near = neighbours(problem)
-    best = sum(align_up(b.size, b.alignment) for b in problem)
-    for order in permutations(problem):
-        tops: dict[int, int] = {}
-        for b in order:
-            below = max((tops[j] for j in near[b.id] if j in tops), default=0)
-            tops[b.id] = align_up(below, b.alignment) + b.size
-        best = min(best, max(tops.values(), default=0))
-    return best
+    return min(all_heights(problem, [{}]))[0]
 
 
 def perfect(seed: int, count: int, positions: int, height: int) -> Problem:
@@ -110,9 +80,7 @@ def perfect(seed: int, count: int, positions: int, height: int) -> Problem:
         else:
             pieces.append(piece)
     chance.shuffle(pieces)
-    return tuple(
-        Block(id=i, size=high - low, live=((begin, end),)) for i, (begin, end, low, high) in enumerate(pieces)
-    )
+    return tuple(buffer(i, high - low, (begin, end)) for i, (begin, end, low, high) in enumerate(pieces))
 
 
 def packed(problem: Problem, *, capacity: int | None, **options: int) -> ExactPacking:
@@ -121,8 +89,8 @@ def packed(problem: Problem, *, capacity: int | None, **options: int) -> ExactPa
     for b in problem:
         start = align_up(start, b.alignment)
         offsets.append(start)
-        start += b.size
-    return pack_exactly(buffers(problem), offsets, capacity=capacity, **options)
+        start += bytes_of(b)
+    return pack_exactly(problem, offsets, capacity=capacity, **options)
 
 
 @settings(deadline=None)
@@ -144,40 +112,36 @@ def test_what_is_fixed_stays_and_the_rest_is_packed_as_low_as_can_be(
     problem: Problem, data: st.DataObject
 ) -> None:
     """Against all offsets up to the height of a pile of everything."""
-    room = sum(b.size + b.alignment for b in problem) + 8
+    sizes = [bytes_of(b) for b in problem]
+    room = sum(size + b.alignment for size, b in zip(sizes, problem, strict=True)) + 8
     laid = {b.id: b.alignment * data.draw(st.integers(0, 3)) for b in problem if data.draw(st.booleans())}
-    near = neighbours(problem)
 
     def apart(i: int, at: Mapping[int, int]) -> bool:
-        mine = (at[i], at[i] + problem[i].size)
-        others = [(at[j], at[j] + problem[j].size) for j in near[i] if j in at]
-        return all(
-            low == high or mine[0] == mine[1] or high <= mine[0] or mine[1] <= low for low, high in others
-        )
+        others = [j for j in at if j != i and sizes[i] and sizes[j] and together(problem[i], problem[j])]
+        return all(at[j] + sizes[j] <= at[i] or at[i] + sizes[i] <= at[j] for j in others)
 
     def least(at: dict[int, int], left: list[int], most: int) -> int:
         if not left:
-            return max((at[b.id] + b.size for b in problem), default=0)
+            return max((at[i] + size for i, size in enumerate(sizes)), default=0)
         i, *rest = left
-        for offset in range(0, most - problem[i].size, problem[i].alignment):
+        for offset in range(0, most - sizes[i], problem[i].alignment):
             if apart(i, at | {i: offset}):
                 most = min(most, least(at | {i: offset}, rest, most))
         return most
 
     if not all(apart(i, laid) for i in laid):
         return
-    given = SizedBuffers.of(buffers(problem), laid)
+    given = SizedBuffers.of(problem, laid)
     start = pack_greedily(given, 0, work=0, seed=0).tolist()
-    found = pack_exactly(buffers(problem), start, capacity=None, fixed=laid)
+    found = pack_exactly(problem, start, capacity=None, fixed=laid)
     assert found.optimal and found.offsets is not None
     for offsets in (start, found.offsets):
         assert_sound(problem, offsets)
         assert {i: offsets[i] for i in laid} == laid
     assert given.floor <= found.height <= given.height(np.array(start, dtype=np.int64))
-    small = sum(b.size for b in problem) < 24
-    if small:
+    if sum(sizes) < 24:
         assert found.height == least(laid, [b.id for b in problem if b.id not in laid], room + 24)
-    again = pack_exactly(buffers(problem), start, capacity=found.height - 1, fixed=laid)
+    again = pack_exactly(problem, start, capacity=found.height - 1, fixed=laid)
     assert again.optimal and again.offsets is None
 
 
@@ -212,7 +176,7 @@ def test_a_limit_that_is_too_small_is_not_taken_for_a_proof() -> None:
 def test_problems_deeper_than_the_stack_of_python() -> None:
     """A staircase of one component: each buffer lies on the one before."""
     count = 5000
-    problem = tuple(Block(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
+    problem = tuple(buffer(i, 1 + i % 3, (i, i + 2)) for i in range(count))
     found = packed(problem, capacity=5)
     assert found.offsets is not None and found.height <= 5
 

@@ -11,16 +11,13 @@ import pytest
 
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.exact_packing import SizedBuffers, pack_greedily
-from symalloc.size.expr import constant
+from tests.planner.packing.test_exact_packing import buffer
 
 Row = tuple[int, int, int]  # begin, end, size
 
 
-def buffers(rows: Sequence[Row], alignment: int = 1) -> list[Buffer]:
-    return [
-        Buffer(id=i, name=f"b{i}", size=constant(size), live=((begin, end),), alignment=alignment)
-        for i, (begin, end, size) in enumerate(rows)
-    ]
+def buffers(rows: Sequence[Row]) -> list[Buffer]:
+    return [buffer(i, size, (begin, end)) for i, (begin, end, size) in enumerate(rows)]
 
 
 def training(chance: Random, count: int) -> list[Row]:
@@ -114,10 +111,7 @@ def test_gaps_alignments_and_fixed_offsets_are_kept(alignment: int) -> None:
             pause = begin + chance.randrange(1, 20)
             again = pause + chance.randrange(1, 30)
             lives.append(((begin, pause), (again, again + chance.randrange(1, 9)))[: chance.randrange(1, 3)])
-        some = [
-            Buffer(id=i, name=str(i), size=constant(chance.randrange(40)), live=live, alignment=alignment)
-            for i, live in enumerate(lives)
-        ]
+        some = [buffer(i, chance.randrange(40), *live, alignment=alignment) for i, live in enumerate(lives)]
         fixed = {0: 192, 1: 384, 2: 576}
         given = SizedBuffers.of(some, fixed)
         offsets = pack_greedily(given, given.floor, work=1000, seed=seed)
