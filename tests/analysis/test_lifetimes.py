@@ -23,15 +23,6 @@ def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
 class Two(Body):
     """Tensors `a` and `b` on one storage; `a` is written."""
 
-    def __init__(self, *params: Var) -> None:
-        super().__init__(*params)
-        self.arena = self.storage(64)
-        self.a = self.tensor(self.arena, 8, name="a")
-        self.call("fill", self.a)
-
-    def part(self, source: Var, extent: int, offset: int) -> Var:
-        return self.view(source, extent, offset=offset)
-
     def look(self, name: str, source: Var, *, pure: bool = True) -> Var:
         return self.packed(name, source, pure=pure, ownership=Ownership.FRESH, kind=OpaqueType())
 
@@ -70,34 +61,27 @@ FINE = set[tuple[str, str, bool]]()
         ("fill b; update a; read a", LOST),
         ("fill b; copy a a", LOST),
         ("fill b; half = view a 4; fill half; read a", LOST),
-        ("half = part a 4 4; fill b; fill a; read half", FINE),
-        ("half = view c 4; fill half; fill b; read c; fill half; read c", {("v5", "b", True)}),
+        ("half = view a 4 offset=4; fill b; fill a; read half", FINE),
+        ("half = view c 4; fill half; fill b; read c; fill half; read c", {("c", "b", True)}),
         ("shorter = reshape a 4; fill b; fill shorter; read a", LOST),
         ("half = view a 4; update half; read a; update a; read half", FINE),
-        ("half = view a 4; fill b; read half", {("v8", "b", True)}),  # the view
+        ("half = view a 4; fill b; read half", {("half", "b", True)}),
     ],
 )
 def test_what_is_lost(steps: str, lost: set[tuple[str, str, bool]]) -> None:
     body = Two(param("x", 8))
-    b, c = body.tensor(body.arena, 8, name="b"), body.tensor(body.arena, 8)
-    far = body.tensor(body.storage(64), 8)
-    body.follow(steps, x=body.params[0], a=body.a, b=b, c=c, far=far)
+    made = "s = storage 64; a = tensor s 8; fill a; b = tensor s 8; c = tensor s 8"
+    body.follow(f"{made}; o = storage 64; far = tensor o 8; {steps}")
     assert pairs(body.program()) == lost
 
 
-def chain(*names: str) -> Program:
-    """A function that makes one tensor of 64 bytes from another, each dropped behind its last use."""
-    body = Body(param("x", 64))
-    before = body.params[0]
-    for name in names:
-        after = body.tensor(body.storage(64), 64, name=name)
-        body.call("copy", before, after)
-        before = after
-    return body.program(before)
-
-
 def test_memory_goes_behind_the_last_use() -> None:
-    found = Timeline.of(chain("a", "b", "c"), "main")
+    """Each tensor is made from the one before."""
+    body = Body(param("x", 64))
+    made = body.follow(
+        "; ".join(f"s = storage 64; {b} = tensor s 64; copy {a} {b}" for a, b in ("xa", "ab", "bc"))
+    )
+    found = Timeline.of(body.program(made["c"]), "main")
     assert found.peak({}) == 128
     assert [(one.begin, one.end) for one in found.reservations] == [(0, 2), (1, 3), (2, 3)]
     assert found.reservations[-1].why == "result"
@@ -108,8 +92,7 @@ def test_what_is_known_is_the_least_where_an_object_holds_memory() -> None:
     made = body.tensor(body.storage("64 * n"), "n")
     body.packed("mylib.make", body.params[0], kind=OpaqueType())
     found = Timeline.of(body.program(made), "main")
-    assert found.peak({"n": 2}) is None
-    assert found.sums() is None
+    assert found.peak({"n": 2}) is None and found.sums() is None
     assert found.not_known is not None
     assert found.known.peak({"n": 2}) == 128
 

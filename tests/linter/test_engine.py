@@ -19,21 +19,16 @@ from symalloc.program.types import OpaqueType, StorageType
 from symalloc.prover.domain import Verdict
 from symalloc.size.parse import parse_condition
 from tests.linter.engine_run import findings, run, verdicts
-from tests.program.build import F32, Body, buffer, param, program_of
+from tests.program.build import F32, KERNELS, Body, buffer, param, program_of
 
 
-def placed(
-    nbytes: int | str, *extents: int | str, check_first: str | None = None, check_last: str | None = None
-) -> Program:
-    """One tensor on one storage, with asserts in front of it or behind it."""
+def placed(nbytes: int | str, *extents: int | str, check_first: str | None = None) -> Program:
+    """One tensor on one storage, behind an assert."""
     body = Body(param("x", "n"))
     storage = body.storage(nbytes)
     if check_first:
         body.check(check_first)
-    tensor = body.tensor(storage, *extents, dtype=F32)
-    if check_last:
-        body.check(check_last)
-    body.call("fill", tensor)
+    body.call("fill", body.tensor(storage, *extents, dtype=F32))
     return body.program()
 
 
@@ -53,51 +48,55 @@ def test_empty_tensors_count_where_only_they_break_a_rule() -> None:
     assert found.counterexample == {"n": 0}
 
 
-def test_an_assert_behind_does_not_guard() -> None:
-    assert findings(placed(16, "n", check_last="n <= 4"), "SYM101")
+@pytest.mark.parametrize(
+    ("steps", "verdict"),
+    [
+        ("s = storage 4; a = tensor s n; _ = check n<=4", "runtime-check"),
+        ("c = cast x 4; s = storage 4; a = tensor s n", None),
+        ("s = storage 4; a = tensor s n; c = cast x 4", "runtime-check"),
+        ("s = storage n; o = storage m; b = tensor o m; add x y b; a = tensor s m", None),
+        ("s = storage n; o = storage m; b = tensor o m; a = tensor s m", "runtime-check"),
+        # no tensor has 8 and 9 elements: behind both calls everything would hold, were they believed
+        ("take8 x; take9 x; s = storage n; a = tensor s n+1", "always-invalid"),
+    ],
+)
+def test_asserts_casts_and_calls_prove_what_stands_behind_them(steps: str, verdict: str | None) -> None:
+    taking = [Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9)]
+    body = Body(param("x", "n"), param("y", "m"))
+    body.follow(steps)
+    program = program_of(body.finish(), kernels={**KERNELS, **{kernel.name: kernel for kernel in taking}})
+    assert verdicts(program, "SYM101") == ([] if verdict is None else [verdict])
 
 
-def test_a_test_holds_on_its_branch_and_its_negation_on_the_other() -> None:
-    def place() -> Operand:
-        return body.tensor(storage, "n")
-
+def test_a_cast_that_may_fail_is_guarded() -> None:
     body = Body(param("x", "n"))
-    storage = body.storage(4)
-    body.branch(place, place, condition="n <= 4")
-    found = findings(body.program(), "SYM101")
-    assert [d.verdict for d in found] == [Verdict.ALWAYS_INVALID]  # in the else-branch n >= 5
-
-
-def test_a_test_says_nothing_behind_its_if() -> None:
-    body = Body(param("x", "n"))
-    storage = body.storage(4)
-    body.branch(lambda: body.params[0], lambda: body.params[0], condition="n <= 4")
-    body.tensor(storage, "n")
-    assert verdicts(body.program(), "SYM101") == [Verdict.RUNTIME_CHECK]
-
-
-def test_code_that_nothing_reaches_has_no_findings() -> None:
-    body = Body(param("x", "n"))
-    storage = body.storage(4)
-    body.branch(lambda: body.tensor(storage, 64), lambda: body.params[0], condition="n < 0")
-    assert not findings(body.program(), "SYM101")
-
-
-def test_a_cast_proves_what_stands_behind_it_and_not_itself() -> None:
-    def program(*, cast_first: bool) -> Program:
-        body = Body(param("x", "n"))
-        if cast_first:
-            body.cast(body.params[0], 4)
-        storage = body.storage(4)
-        body.tensor(storage, "n")
-        body.cast(body.params[0], 4)
-        return body.program()
-
-    assert not findings(program(cast_first=True), "SYM101")
-    assert findings(program(cast_first=False), "SYM101")
-    result = run(program(cast_first=False), "SYM301")
+    body.cast(body.params[0], 4)
+    result = run(body.program(), "SYM301")
     assert not result.diagnostics
     assert (result.summary.runtime_check, result.summary.guarded) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "behind", "verdict"),
+    [
+        ("n <= 4", False, [Verdict.ALWAYS_INVALID]),  # in the else-branch n >= 5
+        ("n < 0", False, [Verdict.RUNTIME_CHECK]),  # nothing reaches the other
+        ("n <= 4", True, [Verdict.RUNTIME_CHECK]),
+    ],
+)
+def test_a_test_holds_on_its_branch_and_its_negation_on_the_other(
+    condition: str, behind: bool, verdict: list[Verdict]
+) -> None:
+    body = Body(param("x", "n"))
+    storage = body.storage(4)
+
+    def place() -> Operand:
+        return body.params[0] if behind else body.tensor(storage, "n")
+
+    body.branch(place, place, condition=condition)
+    if behind:
+        body.tensor(storage, "n")
+    assert verdicts(body.program(), "SYM101") == verdict
 
 
 def test_two_extents_that_bind_one_symbol_are_compared() -> None:
@@ -135,32 +134,26 @@ def test_calls_that_contradict_each_other_do_not_silence_what_follows() -> None:
     assert [d.verdict for d in found] == [Verdict.ALWAYS_INVALID]
 
 
-def bounded(*, guard: bool = False) -> Program:
+def bounded() -> Program:
     body = Body(param("x", "n"))
-    if guard:
-        body.check("n <= 4")
-    storage = body.storage(16)
-    for name in ("a", "b"):
-        body.call("fill", body.tensor(storage, "n", dtype=F32, name=name))
+    body.follow(
+        "s = storage 4*4; a = tensor s n dtype=F32; fill a; b = tensor s n dtype=F32; fill b", F32=F32
+    )
     return body.program(declared_upper={"n": 4})
 
 
-def test_a_declared_bound_replaces_the_findings_that_need_it() -> None:
+def test_a_declared_bound_replaces_the_findings_that_need_it_and_lists_their_places() -> None:
     (found,) = findings(bounded(), "SYM1", "SYM4")
     assert found.rule == "SYM401"
     assert found.counterexample == {"n": 5}
     assert "`a` and `b`" in found.message
+    assert [(one.rule, one.constraint) for one in found.dependents] == [("SYM101", "n <= 4")] * 2
 
 
 def test_an_assumption_stands_in_for_a_declared_bound() -> None:
     assert not [d for d in run(bounded(), assume=("n <= 3",)) if d.rule in ("SYM101", "SYM401")]
     found = [d.rule for d in run(bounded(), assume=("n <= 9",)) if d.rule in ("SYM101", "SYM401")]
     assert found == ["SYM401"]
-
-
-def test_the_places_that_need_a_bound_are_listed() -> None:
-    (found,) = findings(bounded(), "SYM1", "SYM4")
-    assert [(one.rule, one.constraint) for one in found.dependents] == [("SYM101", "n <= 4")] * 2
 
 
 def test_a_counterexample_keeps_to_declared_bounds_where_one_does() -> None:
@@ -182,30 +175,24 @@ def test_bounds_that_do_not_suffice_or_contradict_each_other_excuse_nothing(
 
 
 @pytest.mark.parametrize(
-    ("extents", "faulty"),
-    [(("n", 64), False), (("n", "n", 32), False), (("n", "n", "n"), True), ((2**42, "n"), True)],
+    ("given", "extents", "assume", "faulty"),
+    [
+        (("n",), ("n", 64), [], False),
+        (("n",), ("n", "n", 32), [], False),
+        (("n",), ("n", "n", "n"), [], True),
+        (("n",), (2**42, "n"), [], True),
+        (("n", "c", "h", "w"), ("n", 32, "h", "w"), [], False),  # without channels of any other size
+        ((), ("n", 2**40), [], True),
+        ((), ("n", 2**40), ["n <= 1000"], False),
+        ((), ("n", 2**40), ["n >= 8388608"], True),  # only large inputs are left
+    ],
 )
 def test_overflow_is_a_finding_where_ordinary_inputs_can_cause_it(
-    extents: tuple[int | str, ...], faulty: bool
+    given: tuple[str, ...], extents: tuple[int | str, ...], assume: list[str], faulty: bool
 ) -> None:
-    body = Body(param("x", "n", dtype=F32))
-    body.storage(1)
-    storage = body.storage(64)
-    body.tensor(storage, *extents, dtype=F32)
-    assert bool(findings(body.program(), "SYM105")) is faulty
-
-
-def test_an_empty_parameter_lets_no_other_extent_grow() -> None:
-    """A convolution of (n, c, h, w) without channels would be of any other size."""
-    body = Body(param("x", "n", "c", "h", "w", dtype=F32))
-    body.tensor(body.storage(64), "n", 32, "h", "w", dtype=F32)
-    assert not findings(body.program(), "SYM105")
-
-
-def test_a_tensor_on_another_device_than_its_storage() -> None:
-    body = Body()
-    body.tensor(body.storage(16, device=1), 16)
-    assert [d.rule for d in findings(body.program(), "SYM106")] == ["SYM106"]
+    body = Body(*([param("x", *given, dtype=F32)] if given else []))
+    body.tensor(body.storage(64), *extents, dtype=F32)
+    assert bool(findings(body.program(), "SYM105", assume=assume)) is faulty
 
 
 def test_results_on_storages_that_outlive_the_call() -> None:
@@ -267,15 +254,6 @@ def _either_view_or_argument(body: Body, tensor: Var) -> Var:
         return body.packed("f", tensor, body.params[0], ownership=Ownership.ARGUMENT)
 
     return body.branch(lambda: body.view(tensor, "n"), other)
-
-
-def test_overflow_is_asked_about_large_inputs_where_only_these_are_left() -> None:
-    body = Body()
-    body.tensor(body.storage(64), "n", 2**40, dtype=F32)
-    program = body.program()
-    assert findings(program, "SYM105")
-    assert not findings(program, "SYM105", assume=["n <= 1000"])
-    assert findings(program, "SYM105", assume=["n >= 8388608"])
 
 
 def test_a_tensor_is_no_storage_that_others_are_placed_on() -> None:

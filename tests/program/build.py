@@ -12,6 +12,7 @@ said otherwise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -128,13 +129,17 @@ class Body:
         for step in steps.split("; "):
             name, _, text = step.rpartition(" = ")
             verb, *words = text.split()
-            given = [word.rpartition("=") for word in words]
-            values = [int(word) if word.isdigit() else known.get(word, word) for *_, word in given]
-            operands = [value for (key, *_), value in zip(given, values, strict=True) if not key]
+            operands, named = list[Any](), dict[str, Any]()
+            for word in words:
+                key, value = word.split("=") if re.fullmatch(r"\w+=\w+", word) else ("", word)
+                found = int(value) if value.isdigit() else known.get(value, value)
+                if key:
+                    named[key] = found
+                else:
+                    operands.append(found)
             if name:
                 self.called = name
-                more = {key: value for (key, *_), value in zip(given, values, strict=True) if key}
-                known[name] = getattr(self, verb)(*operands, **more)
+                known[name] = getattr(self, verb)(*operands, **named)
                 self.called = None
             else:
                 self.call(verb, *operands)
