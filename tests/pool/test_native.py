@@ -6,7 +6,7 @@ import ctypes
 import gc
 import resource
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,18 +21,6 @@ from tests.pool.reference.reference_pool import ReferencePool
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 
-def test_handles_are_counted() -> None:
-    pool = InstrumentedPool()
-    handle = pool.alloc(1000, tag="weights")
-    view = handle.view()
-    pool.free(handle)
-    assert pool.statistics().live == 1000
-    assert pool.holders() == [("weights", 1000)]
-    del view
-    assert pool.statistics().live == 0
-    assert pool.holders() == []
-
-
 def test_holders_count_blocks_without_a_tag() -> None:
     pool = InstrumentedPool()
     handle, named = pool.alloc(64), pool.empty((1000,), "uint8", tag="named")
@@ -45,18 +33,21 @@ def test_holders_count_blocks_without_a_tag() -> None:
     assert pool.holders() == []
 
 
-def test_stale_and_foreign_handles_are_refused() -> None:
-    pool = InstrumentedPool()
+@pytest.mark.parametrize("guard", (False, True))
+def test_handles_that_are_stale_or_foreign_free_nothing(guard: bool) -> None:
+    pool, other = InstrumentedPool(guard=guard), InstrumentedPool()
+    theirs = [other.alloc(64) for _ in range(4)]
     handle = pool.alloc(64)
     pool.free(handle)
     again = pool.alloc(64)
-    assert again.address == 0, "the block is in use again, under another handle"
     with pytest.raises(BadFreeError, match="stale"):
         pool.free(handle)
-    for foreign in (-1, 12345, 2**62):
+    with pytest.raises(BadFreeError, match="another pool"):
+        other.free(again)
+    for wrong in (*theirs, handle + 1, -1, 12345, 2**62, pool.limit or 2**40):
         with pytest.raises(BadFreeError):
-            pool.free(foreign)
-    assert pool.statistics().live == 64
+            pool.free(wrong)
+    assert (pool.statistics().live, pool.statistics().frees, other.statistics().frees) == (64, 1, 0)
 
 
 def test_tensors_return_their_memory_and_keep_the_pool() -> None:
@@ -72,24 +63,11 @@ def test_tensors_return_their_memory_and_keep_the_pool() -> None:
     assert tuple(orphan.shape) == (4,)
 
 
-def test_statistics_count_what_was_asked_for() -> None:
-    pool = InstrumentedPool(replace(PoolOptions(), page=PAGE))
-    handles = [pool.alloc(n) for n in (0, 1, 100)]
-    counted = asdict(pool.statistics())
-    assert (counted["live"], counted["used"], counted["reserved"]) == (101, 256, PAGE)
-    assert (counted["allocs"], counted["frees"]) == (3, 0)
-    for handle in handles:
-        pool.free(handle)
-    assert pool.statistics().live == 0
-
-
 def test_options_by_name_go_before_those_given_as_a_whole() -> None:
     pool = InstrumentedPool(PoolOptions(limit=MIB, page=PAGE), limit=2 * MIB)
     assert pool.options == PoolOptions(limit=2 * MIB, page=PAGE, capacity=pool.options.capacity)
     with pytest.raises(OutOfMemoryError, match="limit of 2097152"):
         pool.alloc(3 * MIB)
-    with pytest.raises(PoolUsageError, match="power of two"):
-        InstrumentedPool(page=5000)
 
 
 def test_a_handle_knows_its_block() -> None:
@@ -110,15 +88,6 @@ def test_a_handle_knows_its_block() -> None:
     for use in uses:
         with pytest.raises(BadFreeError, match="the handle is stale: its block has been freed"):
             use()
-
-
-def test_a_handle_of_another_pool_frees_nothing() -> None:
-    pools = [InstrumentedPool() for _ in range(3)]
-    own = [pool.alloc(100) for pool in pools]
-    for pool, block in zip(pools, own[1:] + own[:1], strict=True):
-        with pytest.raises(BadFreeError, match="another pool"):
-            pool.free(block)
-    assert [block.nbytes for block in own] == [100] * 3
 
 
 def test_a_handle_that_is_dropped_keeps_its_block() -> None:

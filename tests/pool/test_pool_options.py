@@ -11,130 +11,61 @@ import numpy as np
 import pytest
 
 from symalloc import ReservedBuffer
-from symalloc.errors import UsageError, require_bytes
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.pool_errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
 from tests.pool.reference.reference_pool import ReferencePool
 
 
 @pytest.mark.parametrize(
-    ("text", "nbytes"),
-    (
-        ("0", 0),
-        ("4096", 4096),
-        ("64KiB", 65536),
-        ("1.5 GiB", 3 * 2**29),
-        (" 2mib ", 2**21),
-        ("7B", 7),
-        ("10KB", 10_000),
-    ),
-)
-def test_amounts(text: str, nbytes: int) -> None:
-    assert require_bytes("x", text) == nbytes
-
-
-@pytest.mark.parametrize(
-    "text",
-    (
-        "",
-        "many",
-        "-1",
-        "1e9",
-        "3 MX",
-        "1.2.3",
-        "٣",
-        "1GiB 2",
-        "inf",
-        "9" * 30,
-        "9" * 5000,
-        f"1.{'0' * 5000}B",
-    ),
-)
-def test_what_is_no_amount_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        require_bytes("x", text)
-    assert len(str(refused.value)) < 200
-
-
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    (
-        ("1.05", Fraction(21, 20)),
-        ("2", Fraction(2)),
-        ("99.5", Fraction(199, 2)),
-        ("100", 100),
-        ("8b", 8),
-        ("1GiB", 2**30),
-        ("none", None),
-    ),
-)
-def test_soft_limits(text: str, limit: Fraction | int | None) -> None:
-    parsed = PoolOptions(soft_limit=text).soft_limit  # type: ignore[arg-type]
-    assert parsed == limit
-    assert type(parsed) is type(limit)
-
-
-def test_what_is_no_soft_limit_is_refused() -> None:
-    with pytest.raises(PoolUsageError, match="no amount of memory"):
-        PoolOptions(soft_limit="little")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
     ("name", "given", "read"),
     (
-        ("soft_limit", 1.1, Fraction(11, 10)),
-        ("soft_limit", "1.1", Fraction(11, 10)),
-        ("soft_limit", 1e9, 10**9),
+        ("bin_capacity", "0", 0),
+        ("bin_capacity", "64KiB", 65536),
+        ("bin_capacity", "1.5 GiB", 3 * 2**29),
+        ("bin_capacity", " 2mib ", 2**21),
+        ("bin_capacity", "7B", 7),
+        ("bin_capacity", "10KB", 10_000),
+        ("bin_capacity", 0.0, 0),
+        ("soft_limit", "1.05", Fraction(21, 20)),
+        ("soft_limit", "2", Fraction(2)),
+        ("soft_limit", "99.5", Fraction(199, 2)),
+        ("soft_limit", "100", 100),
+        ("soft_limit", "8b", 8),
         ("soft_limit", "none", None),
+        ("soft_limit", 1.1, Fraction(11, 10)),
+        ("soft_limit", 1e9, 10**9),
         ("soft_limit", 0, 0),
         ("soft_limit", Fraction(3, 2), Fraction(3, 2)),
-        ("limit", 1e9, 10**9),
-        ("limit", "2GiB", 2**31),
         ("limit", np.int64(2**20), 2**20),
-        ("page", "4KiB", 4096),
-        ("bin_capacity", 0.0, 0),
-        ("capacity", "1GiB", 2**30),
         ("capacity", None, None),
     ),
 )
-def test_amounts_of_any_kind_are_read(name: str, given: Any, read: Any) -> None:
+def test_amounts_are_read(name: str, given: Any, read: Any) -> None:
     value = getattr(PoolOptions(**{name: given}), name)
     assert value == read
     assert type(value) is type(read)
 
 
+NO_AMOUNTS = ("", "-1", "1e9", "3 MX", "1.2.3", "٣", "1GiB 2", "9" * 5000, f"1.{'0' * 5000}B")
 SENSELESS = (
+    *(("limit", text, "no amount of memory") for text in NO_AMOUNTS),
+    ("soft_limit", "little", "no amount of memory"),
     ("soft_limit", 0.9, "cannot be held"),
-    ("soft_limit", Fraction(1, 2), "cannot be held"),
-    ("soft_limit", float("nan"), "whole number of bytes"),
     ("soft_limit", float("inf"), "whole number of bytes"),
     ("soft_limit", -1, "from 0"),
     ("soft_limit", 2**63, "from 0"),
     ("soft_limit", Fraction(2**70, 3), "beyond 64 bits"),
-    ("soft_limit", Fraction(2**70 + 1, 2**70), "beyond 64 bits"),
-    ("soft_limit", [1], "whole number of bytes"),
-    ("limit", -1, "from 0"),
-    ("limit", 2**63, "from 0"),
-    ("limit", 2**64 + 1, "from 0"),
+    ("limit", "9" * 30, "more memory than there can be"),
     ("limit", 1.5, "whole number of bytes"),
-    ("limit", float("nan"), "whole number of bytes"),
-    ("limit", True, "whole number of bytes"),
-    ("limit", "lots", "no amount of memory"),
     ("limit", 65535, "holds no page"),
-    ("limit", 0, "holds no page"),
-    ("page", 0, "from 4096"),
     ("page", 2048, "from 4096"),
     ("page", 5000, "power of two"),
     ("page", 2**62, "from 4096"),
-    ("page", None, "whole number of bytes"),
-    ("bin_capacity", -1, "from 0"),
     ("bin_capacity", 2**62, "from 0"),
-    ("bin_largest", -5, "from 0"),
     ("bin_largest", 65537, "from 0 to 65536 bytes"),
-    ("capacity", -(2**20), "from 1"),
     ("capacity", 0, "from 1"),
     ("capacity", 2**62, "from 1"),
     ("capacity", 2**20 + 1, "whole pages"),
@@ -143,15 +74,12 @@ SENSELESS = (
 
 @pytest.mark.parametrize(("name", "given", "says"), SENSELESS)
 def test_options_that_make_no_sense_are_told(name: str, given: Any, says: str) -> None:
-    with pytest.raises(PoolUsageError, match=says):
+    with pytest.raises(PoolUsageError, match=says) as refused:
         InstrumentedPool(PoolOptions(**{name: given}))
+    assert len(str(refused.value)) < 200
 
 
 def test_options_of_the_native_pool_alone() -> None:
-    wrong: Any = {"huge": 1}, {"guard": None}, {"shape": 3}, {"options": {"limit": 3}}, {"options": "3 MX"}
-    for given in wrong:
-        with pytest.raises(PoolUsageError):
-            InstrumentedPool(**given)
     with pytest.raises(PoolUsageError, match="a pool has no option `limt`; did you mean 'limit'"):
         InstrumentedPool(limt=3)  # type: ignore[call-arg]
     with pytest.raises(PoolUsageError, match="two limits are given"):
@@ -161,26 +89,6 @@ def test_options_of_the_native_pool_alone() -> None:
 @pytest.mark.parametrize("limit", ("2MiB", 2**21, 2.0**21))
 def test_a_limit_alone_makes_a_pool(limit: float | str) -> None:
     assert InstrumentedPool(limit).options.limit == 2**21
-
-
-def test_arguments_of_another_type_are_told() -> None:
-    pool: Any = InstrumentedPool()
-    for tag in (1, b"tag", ["tag"], np.float64(1)):
-        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
-            pool.alloc(64, tag=tag)
-        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
-            pool.alloc(64, tag=tag, timeout=1)
-        with pytest.raises(PoolUsageError, match="a tag is a text, not "):
-            pool.empty((4,), "int8", tag)
-    for shape, dtype in ((4, "float32"), (None, "int8"), ((4,), [])):
-        with pytest.raises(PoolUsageError, match="a shape"):
-            pool.empty(shape, dtype)
-    for handle in (None, "1", 2.5, 2**64, [1]):
-        with pytest.raises(BadFreeError, match=r"names a block; .* does not"):
-            pool.free(handle)
-    with pytest.raises(PoolUsageError, match=r"`limit` is .*; it must be a whole number of bytes"):
-        pool.limit = np.array([1, 2])
-    assert pool.statistics().allocs == pool.statistics().live == 0
 
 
 def test_pages_follow_and_the_address_stays() -> None:
@@ -291,29 +199,15 @@ def test_a_view_keeps_the_pool() -> None:
     assert view[0] == 5
 
 
-def test_a_freed_block_has_no_view() -> None:
-    pool = InstrumentedPool()
-    block = pool.alloc(64)
-    block.free()
-    with pytest.raises(BadFreeError, match="stale"):
-        block.view()
-
-
-def test_a_view_lies_within_the_block() -> None:
+def test_a_view_lies_within_the_block_and_has_a_dtype_of_numbers() -> None:
     block = InstrumentedPool().alloc(10)
     assert block.view("int32").shape == (2,)
     for dtype, shape in (("int32", 3), ("int8", 11), ("int64", (2, 2**60))):
         with pytest.raises(BoundsError, match="10 bytes of the block"):
             block.view(dtype, shape)
-
-
-@pytest.mark.parametrize(
-    "dtype, shape", [("O", 1), ("no", 1), ("V0", 1), ("int8", -1), ("int8", "x"), ("int8", 1.5)]
-)
-def test_what_is_no_dtype_or_shape_is_refused(dtype: str, shape: int) -> None:
-    pool = InstrumentedPool()
-    with pytest.raises(PoolUsageError), pool.alloc(64) as block:
-        block.view(dtype, shape)
+    for dtype in ("O", "V0", "no"):
+        with pytest.raises(PoolUsageError):
+            block.view(dtype, 1)
 
 
 PAGE = 4096

@@ -260,19 +260,6 @@ def test_the_pool_reserves_less_than_the_other() -> None:
     assert means.pop("pool") < min(means.values())
 
 
-def test_running_out_of_memory_is_reported_and_ends_the_replay() -> None:
-    trace = Trace(name="grow", events=tuple(Alloc(block=i, nbytes=MIB) for i in range(8)))
-    result = replay(trace, "pool", PoolOptions(limit=4 * MIB))
-    assert result.out_of_memory is not None
-    assert result.out_of_memory.startswith("event 4: 1048576 bytes do not fit")
-    assert (result.operations, result.peak_reserved) == (4, 4 * MIB)
-
-
-def test_an_empty_trace() -> None:
-    result = replay(Trace(name="empty", events=()), "pool", PoolOptions())
-    assert (result.ratio, result.peak_reserved, result.operations) == (1.0, 0, 0)
-
-
 def test_the_mean_is_geometric() -> None:
     one = Trace(name="one", events=(Alloc(block=0, nbytes=1024),))  # 4096 reserved
     four = Trace(name="four", events=(Alloc(block=0, nbytes=4096),))
