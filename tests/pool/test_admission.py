@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from mmap import PAGESIZE
 from random import Random
 from threading import Thread
@@ -137,31 +137,6 @@ def test_those_that_wait_are_served_in_their_order() -> None:
     for thread in threads:
         thread.join()
     assert order == ["large", "small"]
-
-
-def test_many_calls_end_and_keep_the_limit_though_some_fail() -> None:
-    pool, peaks = pool_of(20), list[int]()
-
-    def call(number: int) -> str:
-        source = Random(number)
-        pages = source.randrange(1, 6)
-        try:
-            with (
-                pool.admit(2 * pages * PAGE, f"call {number}"),
-                pool.alloc(pages * PAGE),
-                pool.alloc(pages * PAGE),
-            ):
-                peaks.append(pool.statistics().live)
-                if number % 7 == 0:
-                    raise ValueError("planted")
-        except ValueError as error:
-            return str(error)
-        return "done"
-
-    with ThreadPoolExecutor(6) as threads:
-        found = list(threads.map(call, range(600)))
-    assert found == ["planted" if n % 7 == 0 else "done" for n in range(600)]
-    assert max(peaks) <= 20 * PAGE and pool.statistics().live == 0
 
 
 class Call:
@@ -300,7 +275,7 @@ def test_the_limit_refuses_an_admitted_call_nothing(options: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("options", OPTIONS[:4], ids=str)
-def test_threads_that_are_admitted_are_refused_nothing(options: dict[str, Any]) -> None:
+def test_threads_that_are_admitted_are_refused_nothing_though_some_fail(options: dict[str, Any]) -> None:
     pool = symalloc.Pool(limit=40 * PAGESIZE, **options)
 
     def take(random: Random, room: int) -> None:
@@ -323,12 +298,14 @@ def test_threads_that_are_admitted_are_refused_nothing(options: dict[str, Any]) 
     def call(number: int) -> None:
         random = Random(number)
         nbytes, blocks = random.randrange(1, 16 * PAGESIZE), random.randrange(1, 5)
-        with pool.admit(nbytes, blocks=blocks) as session:
+        with suppress(ValueError), pool.admit(nbytes, blocks=blocks) as session:
             half = claim_of(nbytes, blocks) // PAGESIZE // 2 * PAGESIZE
             other = Thread(target=within, args=(session, -number, half))
             other.start()
             take(random, claim_of(nbytes, blocks) - half)
             other.join()
+            if number % 7 == 0:
+                raise ValueError("planted")
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(call, range(tries(100, 3_000)))) == [None] * tries(100, 3_000)

@@ -206,6 +206,7 @@ def test_leaks_are_told_by_tag() -> None:
         Holding(tag="out float64[10]", blocks=1, nbytes=80),
         Holding(tag="", blocks=2, nbytes=73),
     )
+    assert sorted(pool.holders()) == [("", 3), ("", 70), ("a", 50), ("a", 100), ("out float64[10]", 80)]
     pool.free(first)
     pool.free(third)
     del tensor, nameless

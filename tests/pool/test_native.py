@@ -21,18 +21,6 @@ from tests.pool.reference.reference_pool import ReferencePool
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 
 
-def test_holders_count_blocks_without_a_tag() -> None:
-    pool = InstrumentedPool()
-    handle, named = pool.alloc(64), pool.empty((1000,), "uint8", tag="named")
-    tensors = [pool.empty((300,), "uint8") for _ in range(3)]
-    assert sorted(pool.holders()) == [("", 64), ("", 900), ("named", 1000)]
-    assert sum(nbytes for _, nbytes in pool.holders()) == pool.statistics().live
-    assert [(h.tag, h.blocks, h.nbytes) for h in pool.leaks()] == [("named", 1, 1000), ("", 4, 964)]
-    pool.free(handle)
-    del named, tensors
-    assert pool.holders() == []
-
-
 @pytest.mark.parametrize("guard", (False, True))
 def test_handles_that_are_stale_or_foreign_free_nothing(guard: bool) -> None:
     pool, other = InstrumentedPool(guard=guard), InstrumentedPool()
@@ -108,8 +96,9 @@ def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
     pool.alloc(100)
     for nbytes in (0, 1, 100_000):
         assert pool.alloc(nbytes, align=2**power).pointer % 2**power == 0
-    with pytest.raises(PoolUsageError, match="alignment"):
-        pool.alloc(64, align=2**31)
+    for wrong in (0, 3, 2**31):
+        with pytest.raises(PoolUsageError, match="the alignment "):
+            pool.alloc(64, align=wrong)
 
 
 def _resident() -> int:
@@ -147,12 +136,7 @@ def test_a_trim_that_is_out_of_time_gives_the_highest_pages_back() -> None:
     assert pool.snapshot().backed == ((0, 64 * MIB - given),)
     assert pool.trim(max_seconds=1000) == 64 * MIB - given
     assert pool.trim(max_seconds=0) == 0
-
-
-def test_a_trim_counts_as_one_operation_for_each_run_of_pages() -> None:
-    pool = _freed(64 * MIB)
-    pool.trim()
-    assert pool.statistics().decommits == 1
+    assert pool.statistics().decommits == 2
 
 
 @pytest.mark.parametrize(("written", "nbytes"), ((8 * MIB, 8 * MIB), (MIB, 8 * MIB), (8 * MIB, 32 * MIB)))

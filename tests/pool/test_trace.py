@@ -85,16 +85,9 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         ([[1, 1, 8, 0], [0, 1, 0], [1, 1, 8, 0]], "allocated a second time"),
         ([[1, 1, -8, 0]], "Expected `int` >= 0 - at `$.events[0][2]`"),
         ([[1, 1, 2**63, 0]], "Expected `int` <= 9223372036854775807 - at `$.events[0][2]`"),
-        (
-            [[1, 1]],
-            "Expected `array` of at least length 3, got 2 - at `$.events[0]`; [1, id, size, call]",
-        ),
-        ([[1, *range(9)]], "Expected `array` of at most length 3"),
+        ([[1, 1]], "Expected `array` of at least length 3, got 2 - at `$.events[0]`; [1, id, size, call]"),
         ([[3, 1, 0]], "event 0 [3, 1, 0]: call 1 is ended but was never begun"),
         ([[2, 1, 0], [2, 1, 0]], "event 1 [2, 1, 0]: call 1 is begun a second time"),
-        ([[2, 1, 0], [3, 1, 0], [3, 1, 0]], "call 1 is ended a second time"),
-        ([[2, 1, 0], [3, 1, 0], [2, 1, 0]], "call 1 is begun a second time"),
-        ([[]], "Expected `array` of at least length 1"),
     ),
 )
 def test_events_that_make_no_sense_are_named(tmp_path: Path, events: list[list[int]], says: str) -> None:
@@ -108,18 +101,13 @@ def test_events_that_make_no_sense_are_named(tmp_path: Path, events: list[list[i
     ("document", "says"),
     (
         ("not json", "is not JSON"),
-        ("", "it is empty"),
         (" \n", "it is empty"),
-        ('{"events": [[1, 1, NaN, 0]]}', "is not JSON"),
         ('{"events": [[1, 1, 8.5, 0]]}', "is no trace"),
-        ('{"events": [[1, 1, 1e3, 0]]}', "is no trace"),
         ('{"events": [], "times": [1]}', "there are 0 events, but 1 times"),
         ('{"events": [[2, 1], [3, 1]], "times": [5, 4]}', r"times\[1\], 4, is before times\[0\], 5"),
         ('{"events": [], "tags": {"x": 3}}', "is no trace"),
         (json.dumps(GOOD)[:-20], "cut off"),
-        ("[]", "is no trace"),
         ({"name": "x"}, "missing required field `events`"),
-        ({"events": [["1", 2, 3]]}, "is no trace"),
         ({"events": [], "escapes": []}, "unknown field `escapes`"),
         ('{"meta": {"a": ' + "[" * 100_000, "nested too deeply"),
     ),
@@ -163,30 +151,11 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_a_folder_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(PoolUsageError, match="Is a directory"):
         read_trace(tmp_path)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PoolUsageError, match=r"cannot read .*gone\.json: No such file"):
         read_trace(tmp_path / "gone.json")
-
-
-def test_the_last_events_are_kept() -> None:
-    pool = InstrumentedPool()
-    with pool.record(most=4) as recording:
-        old = pool.alloc(1, tag="old")
-        for n in (10, 20, 30):
-            pool.free(pool.alloc(n, tag=f"n{n}"))
-        assert recording.dropped == 3
-        old.free()
-    pool.alloc(5)
-    trace = recording.trace
-    assert trace.events == (Alloc(block=4, nbytes=30), Free(block=4))
-    assert trace.tags == {4: "n30"}
-    assert recording.dropped == 6
-    assert trace.meta == {"dropped": 6}, "two of those that are kept belong to blocks that were dropped"
 
 
 def test_a_call_that_began_before_is_left_out() -> None:
@@ -219,7 +188,7 @@ def test_a_bounded_recording_is_the_end_of_a_whole_one(seed: int, tmp_path: Path
     allocated = {e.block for e in everything.events[-most:] if isinstance(e, Alloc)}
     expected = [e for e in everything.events[-most:] if isinstance(e, Alloc | Free) and e.block in allocated]
     assert list(last.events) == expected
-    assert last.meta == {"dropped": 200 - len(expected)}
+    assert last.meta == {"dropped": recent.dropped} == {"dropped": 200 - len(expected)}
     assert last.tags == {block: everything.tags[block] for block in allocated}
     path = tmp_path / "trace.json"
     path.write_bytes(trace_as_json(last))

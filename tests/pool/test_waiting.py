@@ -82,28 +82,23 @@ def _line(**options: object) -> Iterator[_Line]:
         line.join()
 
 
-def test_a_free_serves_who_waits() -> None:
-    with _line() as line:
-        line.add("one", lambda: line.pool.alloc(MIB, timeout=LONG))
-        assert line.served == []
-        line.held.pop().free()
-    assert line.served == ["one"]
-    assert line.pool.statistics().refused == 0
+ASKS: dict[str, tuple[Callable[[InstrumentedPool], object], int]] = {
+    "a block": (lambda pool: pool.alloc(MIB, timeout=LONG), 1),
+    "a tensor": (lambda pool: pool.empty((MIB,), "uint8", "named", timeout=LONG), 1),
+    "what others cache": (lambda pool: pool.alloc(3 * MIB, timeout=LONG), 3),
+}
 
 
-def test_a_tensor_waits_too() -> None:
-    with _line() as line:
-        line.add("tensor", lambda: line.pool.empty((MIB,), "uint8", "named", timeout=LONG))
-        line.held.pop().free()
-    assert line.served == ["tensor"]
-
-
-def test_what_others_cache_is_room() -> None:
+@pytest.mark.parametrize("asked", ASKS)
+def test_frees_serve_who_waits(asked: str) -> None:
+    ask, frees = ASKS[asked]
     with _line(bin_capacity=64 * MIB) as line:
-        line.add("one", lambda: line.pool.alloc(3 * MIB, timeout=LONG))
-        for _ in range(3):
+        line.add("one", lambda: ask(line.pool))
+        assert line.served == []
+        for _ in range(frees):
             line.held.pop(0).free()
     assert line.served == ["one"]
+    assert line.pool.statistics().refused == 0
 
 
 def test_a_large_one_is_not_starved_by_small_ones_behind_it() -> None:
@@ -281,12 +276,3 @@ def test_exact_sizes_reserve_the_most_blocks_of_each_size(steps: list[Step]) -> 
         assert peer.reserved == sum(size * count for size, count in most.items())
         for _ in range(min(step.frees, len(live))):
             peer.free(live.pop(step.pick % len(live)))
-
-
-def test_exact_sizes_serve_only_their_own() -> None:
-    peer = ExactSize()
-    peer.free(peer.alloc(8192))
-    peer.alloc(4096)
-    assert peer.reserved == 12288
-    peer.alloc(8000)
-    assert peer.reserved == 12288
