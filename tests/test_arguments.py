@@ -15,7 +15,7 @@ import tvm
 
 import symalloc
 from symalloc import PoolError, SymallocError, UsageError
-from symalloc.errors import require_path, require_texts, require_whole, shown
+from symalloc.errors import require_whole, shown
 from symalloc.linter.lint_options import LintKeywords
 from symalloc.planner.memory_plan import PlanChoices
 from symalloc.program.packed_contracts import contracts
@@ -287,38 +287,22 @@ WRONG: Sequence[tuple[Callable[..., object], list[tuple[dict[str, object], str]]
         [
             ({"target": 3}, "cannot lint int objects"),
             ({"target": []}, "nothing to lint"),
-            ({"target": "missing.py"}, "no such file or directory: missing.py"),
-            ({"assume": "n <"}, "assumption `n <`"),
-            ({"assume": "k <= 3"}, "`k`, which is a symbol of no linted function; there are n"),
             ({"assume": "n <= -1"}, "contradict each other for dimensions"),
-            ({"select": "SYM777"}, "unknown rule `SYM777`"),
-            ({"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
             ({"jobs": True}, "jobs is True"),
             ({"cache": True}, "cache is True; it must be a path"),
             ({"cache": __file__}, "test_arguments.py is not a folder"),
             ({"baseline": 3}, "baseline is 3; it must be a path"),
-            ({"baseline": "none.json"}, "baseline none.json: cannot be read"),
             ({"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
-            ({"stage": "later"}, "stage is 'later'; it must be one of auto"),
             ({"trust": "no"}, "trust is 'no'; it must be True or False"),
             ({"pipeline": "targt"}, "must be one of default, target; did you mean 'target'?"),
-            ({"timeout": 0}, "timeout is 0; it must be a number of seconds"),
         ],
     ),
     *(
         (
             action,
             [
-                ({"flavour": "asserts"}, "flavour is 'asserts'; it must be one of "),
-                (
-                    {"guards": "asserts"},
-                    "native, none; did you mean 'assert'?",
-                ),
-                ({"bounds": "asserts"}, "bounds is 'asserts'; it must be one of "),
-                ({"effort": "asserts"}, "effort is 'asserts'; it must be one of "),
-                ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
+                ({"guards": "asserts"}, "native, none; did you mean 'assert'?"),
                 ({"seed": "x"}, "seed is 'x'"),
-                ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
                 ({"alias": 3}, "alias is 3; it must be a text or a list of texts"),
                 ({"module": None}, "NoneType objects: give an IRModule"),
                 ({"module": "missing.py"}, "no such file: missing.py"),
@@ -351,8 +335,6 @@ WRONG: Sequence[tuple[Callable[..., object], list[tuple[dict[str, object], str]]
         symalloc.pack,
         [
             ({"capacity": -1}, "capacity is -1; it must be from 0 to"),
-            ({"capacity": "1XB"}, "capacity: `1XB` is no amount of memory"),
-            ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
             ({"seed": None}, "seed is None"),
             ({"certificate": 3}, "certificate is 3; it must be a path"),
             ({"certificate": f"{__file__}/proof"}, "cannot write certificates to"),
@@ -387,9 +369,3 @@ def test_values_are_shown_in_one_short_line() -> None:
     assert shown("x" * 100) == "'" + "x" * 59 + "…"
     assert shown(Chain).endswith("…") and "\n" not in shown(Chain)
     assert shown(tvm.cpu()) == repr(tvm.cpu())
-
-
-def test_a_text_is_one_of_several() -> None:
-    assert require_texts("x", "ab") == ("ab",)
-    assert require_texts("x", iter(["a", "b"])) == ("a", "b")
-    assert require_path("x", "missing/file") == Path("missing/file")

@@ -68,13 +68,6 @@ def test_the_edges_of_two_branches(run: Run, tmp_path: Path, order: str) -> None
     assert len(told) == len(fences)
 
 
-def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
-    for arguments in ([str(tmp_path / "none.py")], [str(tmp_path / "none.py"), "--order", "some"]):
-        status, out, err = run("graph", *arguments)
-        assert (status, out) == (2, "")
-        assert err.startswith("error: ")
-
-
 def test_lanes_take_less_time_and_more_memory(run: Run, tmp_path: Path) -> None:
     model, times = tmp_path / "model.py", tmp_path / "times.json"
     model.write_text(MODULE)

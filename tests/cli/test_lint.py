@@ -46,11 +46,6 @@ def test_a_finding_with_both_fixes(run: Run, model: Path) -> None:
     assert out.endswith("1 fixable with --fix\n")
 
 
-def test_an_assumption_settles_it(run: Run, model: Path) -> None:
-    status, out, _ = run("lint", str(model), *ONLY, "--assume", "m <= 4")
-    assert (status, "error" in out) == (0, False)
-
-
 def test_diff_writes_nothing(run: Run, model: Path) -> None:
     before = model.read_bytes()
     status, out, _ = run("lint", str(model), *ONLY, "--diff")

@@ -110,19 +110,9 @@ def test_standard_input_may_hold_any_kind(run: Run) -> None:
     assert (status, err) == (1, "") and "--> <stdin>:18:17" in out
 
 
-@pytest.mark.parametrize(
-    ("stdin", "words"),
-    [
-        (b"", "standard input is empty"),
-        (b" \n", "standard input is empty"),
-    ],
-)
-def test_an_empty_standard_input_is_said(run: Run, stdin: bytes, words: str) -> None:
-    for verb in ("lint", "plan"):
-        assert run(verb, "-", stdin=stdin) == (2, "", f"error: {words}\n")
-
-
-def test_a_binary_standard_input_is_said(run: Run) -> None:
+def test_an_empty_or_binary_standard_input_is_said(run: Run) -> None:
+    for verb, stdin in (("lint", b""), ("plan", b" \n")):
+        assert run(verb, "-", stdin=stdin) == (2, "", "error: standard input is empty\n")
     status, out, _ = run("lint", "-", stdin=b"\x89PNG\x00\x01")
     assert status == 2 and "it is binary, but neither an ONNX model nor" in out
 

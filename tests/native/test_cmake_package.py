@@ -31,10 +31,6 @@ def test_the_library_exports_what_the_header_declares() -> None:
     assert [name for name in declared if not hasattr(exported, name)] == []
 
 
-def test_the_package_lies_beside_the_library() -> None:
-    assert (symalloc.cmake_dir() / "symalloc-config.cmake").is_file()
-
-
 def test_without_the_library_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "find_spec", lambda _: None)
     with pytest.raises(SymallocError, match="the native library is not installed"):
