@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from time import perf_counter
 from typing import IO, Any
 
 PATIENCE = 40.0  # seconds until a server that says nothing counts as dead
@@ -74,12 +73,6 @@ class EditorClient:
         self.versions[uri] += 1
         document = {"uri": uri, "version": self.versions[uri]}
         self.notify("textDocument/didChange", textDocument=document, contentChanges=[{"text": text}])
-
-    def latency(self, uri: str, text: str) -> float:
-        """Seconds from a change to its diagnostics."""
-        begun = perf_counter()
-        self.change(uri, text)
-        return perf_counter() - begun
 
     def published(self, uri: str) -> dict[str, Any]:
         """The diagnostics of the version that was sent last."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.editor.client import PATIENCE, EditorClient, edited
 from tests.editor.texts import FAULTY, HEAD, SOUND
+from tests.pool.processes import descendants
 
 pytestmark = [
     pytest.mark.editor,
@@ -21,7 +21,6 @@ pytestmark = [
         find_spec("pygls") is None, reason="pygls is not installed: pip install 'symalloc[editor]'"
     ),
 ]
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 LINE = next(i for i, text in enumerate(FAULTY.split("\n")) if "alloc_tensor" in text)
 
 
@@ -122,7 +121,7 @@ def test_the_configuration_of_the_folder_counts(editor: EditorClient) -> None:
 def test_a_death_of_tvm_ends_a_check_and_not_the_server(editor: EditorClient) -> None:
     uri = (editor.folder / "death.py").as_uri()
     editor.open(uri, FAULTY)
-    for worker in _children(editor.process.pid):
+    for worker in descendants(editor.process.pid):
         os.kill(worker, signal.SIGKILL)
     seen = editor.change(uri, SOUND)["diagnostics"]  # it may be sent to the dying worker, or to a new one
     assert all("crashed (SIGKILL)" in one["message"] for one in seen)
@@ -149,7 +148,7 @@ def test_every_end_takes_the_worker_along(tmp_path: Path, end: str | signal.Sign
     with EditorClient(tmp_path) as client:
         uri = (tmp_path / "model.py").as_uri()
         client.open(uri, FAULTY)
-        workers = _children(client.process.pid)
+        workers = descendants(client.process.pid)
         client.send_change(uri, _long(200))  # it is being read
         if isinstance(end, signal.Signals):
             client.process.send_signal(end)
@@ -167,23 +166,6 @@ def test_every_end_takes_the_worker_along(tmp_path: Path, end: str | signal.Sign
 def test_an_address_with_a_null_byte_is_a_name(editor: EditorClient) -> None:
     (found,) = editor.open("file:///%00.py", FAULTY)["diagnostics"]
     assert found["code"] == "SYM101"
-
-
-@pytest.mark.parametrize("name", ["mlp.py", "module of 200 lines"])
-def test_how_long_a_check_takes(editor: EditorClient, name: str) -> None:
-    """Print the median of 20 changes; a figure is no pass or fail."""
-    text = _long(200) if "lines" in name else (EXAMPLES / name).read_text()
-    uri = (editor.folder / f"{name}.py").as_uri()
-    editor.open(uri, text)
-    seconds = [editor.latency(uri, f"{text}# {i}\n") for i in range(20)]
-    lines, middle = text.count("\n"), 1000 * statistics.median(seconds)
-    print(f"\n{name}: {lines} lines, {middle:.0f} ms (median of 20), {1000 * max(seconds):.0f} ms at most")
-    assert len(set(seconds)) > 1
-
-
-def _children(process: int) -> list[int]:
-    children = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(child) for file in children for child in file.read_text().split()]
 
 
 def _long(lines: int) -> str:
