@@ -87,13 +87,36 @@ class Opened:
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
 
+    def type(self, field: str, text: object) -> None:
+        """Type a text into a field, and leave it."""
+        self.page.locator(field).fill(str(text))
+        self.page.locator(field).press("Tab")
+        self.settle()
+
     def set(self, **values: int) -> None:
         """Type values of symbols into their fields."""
         for name, value in values.items():
-            field = self.page.locator(f'[data-entry="{name}"]')
-            field.fill(str(value))
-            field.press("Tab")
+            self.type(f'[data-entry="{name}"]', value)
+
+    def show(self, view: str) -> None:
+        """Press the button of a view."""
+        self.page.get_by_role("button", name=view, exact=True).click()
         self.settle()
+
+    def go(self, address: str) -> None:
+        """Put something behind the `#` of the page's address."""
+        self.page.evaluate("(hash) => { location.hash = hash; }", address)
+        self.settle()
+
+    def rows(self, table: str, within: str = "") -> list[list[str]]:
+        """Return the texts of a table, of all its rows where `within` has a button for more."""
+        more = self.page.locator(f"{within} > .more")
+        if within and more.count():
+            more.click()
+        rows: list[list[str]] = self.page.eval_on_selector_all(
+            f"{table} tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+        )
+        return rows
 
     def numbers(self) -> dict[str, int | None]:
         """Return the bytes beside the bars, by name; None for what is not known."""

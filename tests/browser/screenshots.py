@@ -27,8 +27,7 @@ def main() -> None:
         for image, (model, address, scheme, tensor) in SHOWN.items():
             page, _ = page_of(model, Path(folder))
             opened = Opened(browser, page, size=SIZE, scheme=scheme)
-            opened.page.evaluate("(hash) => { location.hash = hash; }", address)
-            opened.settle()
+            opened.go(address)
             if tensor:
                 opened.page.locator(f'#map .block[aria-label^="{tensor} "]').first.click(force=True)
             opened.page.mouse.move(2, 2)

@@ -19,7 +19,6 @@ from symalloc.report.map.page import map_page, plan_data
 from symalloc.report.plan_json import function_document
 from symalloc.report.plan_text import gain_text
 from symalloc.report.quantities import human_bytes
-from tests.browser.chromium import Opened
 from tests.browser.conftest import Model, Open
 from tests.report import plan_samples
 from tests.report.map.scripts import scripts_text
@@ -66,17 +65,6 @@ def _buffers(model: Model) -> dict[str, tuple[Buffer, Any]]:
     return {p.buffer.name: (p.buffer, p.offset) for a in model.report.plan.arenas for p in a.placements}
 
 
-def _rows(opened: Opened) -> list[list[str]]:
-    """The rows of the table of tensors, all of them."""
-    more = opened.page.locator("#tables > .more")
-    if more.count():
-        more.click()
-    rows: list[list[str]] = opened.page.eval_on_selector_all(
-        "#tensors tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
-    )
-    return rows
-
-
 def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page: Open) -> None:
     opened = open_page(model.page)
     document = json.loads(as_json(function_document(model.report)))
@@ -89,7 +77,7 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
         compared = numbers.keys() & RECKONED
         assert {"arena", "floor", "unshared", "call", "call_unplanned", "call_tvm_unbounded"} <= compared
         assert {key: numbers[key] for key in compared} == {key: sample[key] for key in compared}
-        rows = _rows(opened)
+        rows = opened.rows("#tensors", "#tables")
         assert {row[0] for row in rows} == buffers.keys()
         for name, operator, size, formula, _, offset, *_ in rows:
             buffer, at = buffers[name]
@@ -254,37 +242,13 @@ def test_the_step_under_the_pointer_has_its_edges(model: Model, open_page: Open)
     assert len(seen) > 5
 
 
-def test_other_plans_are_shown_beside_ours(model: Model, open_page: Open) -> None:
-    opened = open_page(model.page)
-    page = opened.page
-    ours = page.locator("#map").inner_html()
-    for label in ("Without a plan", "TVM, no bounds"):
-        page.get_by_role("button", name=label, exact=True).click()
-        opened.settle()
-        assert page.locator("#map .block").count() > 0
-        assert page.locator("#map").inner_html() != ours
-    page.get_by_role("button", name="Our plan", exact=True).click()
-    opened.settle()
-    assert page.locator("#map .block[tabindex]").count() == len(_buffers(model))
-
-
-def _peak(opened: Opened) -> tuple[str, list[list[str]]]:
-    """What heads the table of the peak, and its rows, all of them."""
-    more = opened.page.locator("#peaks > .more")
-    if more.count():
-        more.click()
-    rows: list[list[str]] = opened.page.eval_on_selector_all(
-        "#peak tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
-    )
-    return opened.page.locator("#peaks h2").inner_text(), rows
-
-
 def test_the_peak_and_its_tensors_are_those_of_the_report(model: Model, open_page: Open) -> None:
     opened = open_page(model.page)
-    opened.page.get_by_role("button", name="Without a plan", exact=True).click()
+    opened.show("Without a plan")
     for sample in model.report.samples:
         opened.set(**sample.binding)
-        head, rows = _peak(opened)
+        rows = opened.rows("#peak", "#peaks")
+        head = opened.page.locator("#peaks h2").inner_text()
         assert sample.peak is not None
         assert f": {human_bytes(sample.peak.nbytes)}, the largest first" in head
         told = [(t.name, t.operator or "", human_bytes(t.nbytes)) for t in sample.peak.tensors]
@@ -303,13 +267,15 @@ def test_the_live_bytes_of_our_plan_peak_at_the_floor(model: Model, open_page: O
 def test_tensors_bear_their_operator_in_every_view(model: Model, open_page: Open) -> None:
     opened = open_page(model.page, size=(1600, 1000))
     operators = {origin.operator for origin in model.report.origins.values() if origin.operator}
+    drawn = set()
     for label in ("Our plan", "Without a plan", "TVM, no bounds"):
-        opened.page.get_by_role("button", name=label, exact=True).click()
-        opened.settle()
+        opened.show(label)
+        drawn.add(opened.page.locator("#map").inner_html())
         shown = opened.page.locator("#map text:not(.axis):not(.note)").all_text_contents()
         assert operators & {text.split()[0] for text in shown if text}, label
         said = opened.page.locator("#map .block").first.get_attribute("aria-label") or ""
         assert re.search(r" \((\w+)\): ", said), said
+    assert len(drawn) == 3
 
 
 def test_the_sentence_on_top_has_the_reports_figures(model: Model, open_page: Open) -> None:
@@ -332,20 +298,16 @@ def test_sizes_view_and_budget_are_in_the_address(model: Model, open_page: Open)
     opened = open_page(model.page)
     sizes = {name: 7 + i for i, name in enumerate(sorted(model.report.samples[0].binding))}
     opened.set(**sizes)
-    opened.page.get_by_role("button", name="Without a plan", exact=True).click()
-    opened.page.locator("#budget").fill("1 MiB")
-    opened.page.locator("#budget").press("Tab")
-    opened.settle()
+    opened.show("Without a plan")
+    opened.type("#budget", "1 MiB")
     numbers, address = opened.numbers(), opened.page.url
     assert all(f"{name}={size}" in address for name, size in sizes.items())
     again = open_page(model.page)
-    again.page.evaluate("(hash) => { location.hash = hash; }", address.partition("#")[2])
-    again.settle()
+    again.go(address.partition("#")[2])
     assert again.numbers() == numbers
     assert again.page.locator('#views [aria-pressed="true"]').inner_text() == "Without a plan"
     assert again.page.locator("#budget").input_value() == "1 MiB"
-    again.page.evaluate("location.hash = 'nonsense&--view=x&--function=y&--budget=z&' + '%'")
-    again.settle()
+    again.go("nonsense&--view=x&--function=y&--budget=z&%")
     assert again.numbers() == numbers
 
 
@@ -358,15 +320,11 @@ def test_a_budget_is_drawn_and_compared(model: Model, open_page: Open) -> None:
         (sample.call, "with our plan a call fits, 0 B are left"),
         (sample.call - 1, "takes 1 B too much"),
     ):
-        opened.page.locator("#budget").fill(str(budget))
-        opened.page.locator("#budget").press("Tab")
-        opened.settle()
+        opened.type("#budget", budget)
         assert said in opened.page.locator("#fits").inner_text()
         assert opened.page.locator("#call .budget").count() == 1
     assert "weights, inputs and workspace not counted" in opened.page.locator("#fits").inner_text()
-    opened.page.locator("#budget").fill("much")
-    opened.page.locator("#budget").press("Tab")
-    opened.settle()
+    opened.type("#budget", "much")
     assert opened.page.locator('#budget[aria-invalid="true"]').count() == 1
     assert (opened.page.locator("#fits").inner_text(), opened.page.locator(".budget").count()) == ("", 0)
 
@@ -414,8 +372,7 @@ def test_no_address_breaks_the_page(open_page: Open, tmp_path: Path) -> None:
     file.write_text(map_page(data), encoding="utf-8")
     opened = open_page(file)
     for address in ADDRESSES:
-        opened.page.evaluate("(hash) => { location.hash = hash; }", address)
-        opened.settle()
+        opened.go(address)
         assert opened.page.locator("#gain").inner_text().startswith("At k = ")
 
 
@@ -448,8 +405,7 @@ def test_every_function_and_view_can_be_chosen(open_page: Open, tmp_path: Path) 
     page.locator("#functions button", has_text="small").click()
     assert "--function=small" in page.url
     again = open_page(file)
-    again.page.evaluate("(hash) => { location.hash = hash; }", page.url.partition("#")[2])
-    again.settle()
+    again.go(page.url.partition("#")[2])
     assert again.page.locator("#summary").inner_text().startswith("small: ")
 
 
@@ -467,8 +423,7 @@ def test_ten_thousand_tensors_can_be_read(open_page: Open, tmp_path: Path) -> No
     focused = page.locator("#map .block:focus").get_attribute("aria-label") or ""
     assert focused.startswith("alloc7380:")
     assert page.locator("#map text", has_text="alloc7380").count() == 1
-    page.get_by_role("button", name="Without a plan", exact=True).click()
-    opened.settle()
+    opened.show("Without a plan")
     assert 0 < page.locator("#map .block").count() <= 400
 
 

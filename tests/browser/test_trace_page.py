@@ -43,24 +43,17 @@ def test_a_moment_shows_what_is_live_and_who_holds_it(
     for index in (peak, 0, len(moments) // 3, len(moments) - 1):
         slider.fill(str(index))
         moment, numbers = moments[index], opened.numbers()
-        assert (numbers["live"], numbers["used"], numbers["reserved"]) == (
-            moment.live,
-            moment.used,
-            moment.reserved,
-        )
+        shown = (numbers["live"], numbers["used"], numbers["reserved"])
+        assert shown == (moment.live, moment.used, moment.reserved)
         said = opened.page.locator("#controls output").inner_text()
         event = int(said.split()[1])
         assert (said.startswith("event "), index) == (True, events.index(event))
         held: Counter[str] = Counter()
-        for block in timeline.blocks.values():
-            if block.begin <= moment.time and (block.end is None or moment.time < block.end):
-                held[timeline.name(block.number)] += block.nbytes
-        rows = opened.page.eval_on_selector_all(
-            "#held tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
-        )
-        largest = dict(held.most_common(100))
-        assert len(rows) == len(largest)
-        assert [row[1] for row in rows] == [human_bytes(size) for size in largest.values()]
+        for each in moments[: index + 1]:
+            nbytes = timeline.blocks[each.block].nbytes
+            held[timeline.name(each.block)] += nbytes if each.allocates else -nbytes
+        largest = [human_bytes(size) for _, size in (+held).most_common(100)]
+        assert [row[1] for row in opened.rows("#held")] == largest
     assert numbers["peak_live"] == peak_live(timeline.trace)
     assert numbers["peak_reserved"] == timeline.statistics.peak_reserved
 
