@@ -16,38 +16,26 @@ class Everywhere:
         S = T.sblock_alloc_buffer((m, n), "float32")
         K = T.sblock_alloc_buffer((n * 2 + 1,), "int64")
         for i, j in T.grid(m, n):
-            with T.sblock("turn"):
-                u, v = T.axis.remap("SS", [i, j])
-                S[u, v] = A[v, u]
+            S[i, j] = A[j, i]
         for i in range(n * 2 + 1):
-            with T.sblock("count"):
-                v = T.axis.spatial(n * 2 + 1, i)
-                K[v] = v * v
+            K[i] = i * i
         for i, j in T.grid(m, n):
-            with T.sblock("add"):
-                u, v = T.axis.remap("SS", [i, j])
-                B[u, v] = S[u, v] + T.Cast("float32", K[2 * v + 1])
+            B[i, j] = S[i, j] + T.Cast("float32", K[2 * j + 1])
 
     @R.function(private=True)
     def twice(x: R.Tensor(("k", 3), "float32")) -> R.Tensor(("k", 3), "float32"):
         k = T.int64()
-        cls = Everywhere
-        a = R.call_tir(cls.turned, (x,), R.Tensor((3, k), "float32"))
-        b = R.call_tir(cls.turned, (a,), R.Tensor((k, 3), "float32"))
-        return b
+        a = R.call_tir(Everywhere.turned, (x,), R.Tensor((3, k), "float32"))
+        return R.call_tir(Everywhere.turned, (a,), R.Tensor((k, 3), "float32"))
 
     @R.function
     def main(x: R.Tensor(("n", 3), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((3, "n"), "float32"):
         n = T.int64()
-        cls = Everywhere
-        y = cls.twice(x)
+        y = Everywhere.twice(x)
         if c:
-            s = R.call_tir(cls.turned, (y,), R.Tensor((3, n), "float32"))
-            r = s
+            r = R.call_tir(Everywhere.turned, (y,), R.Tensor((3, n), "float32"))
         else:
-            e = R.exp(y)
-            t = R.call_tir(cls.turned, (e,), R.Tensor((3, n), "float32"))
-            r = t
+            r = R.call_tir(Everywhere.turned, (R.exp(y),), R.Tensor((3, n), "float32"))
         return r
 
 
@@ -62,23 +50,17 @@ class Extents:
         B = T.match_buffer(b, (n,), "float32")
         S = T.sblock_alloc_buffer((m, n), "float32")
         for i, j in T.grid(m, n):
-            with T.sblock("fill"):
-                u, v = T.axis.remap("SS", [i, j])
-                S[u, v] = A[v]
+            S[i, j] = A[j]
         for j in range(n):
-            with T.sblock("turn"):
-                v = T.axis.spatial(n, j)
-                B[v] = S[m - 1, n - 1 - v]
+            B[j] = S[m - 1, n - 1 - j]
 
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), k: R.Prim("int64")) -> R.Tensor(
         ("n",), "float32"
     ):
         n, m = T.int64(), T.int64()
-        cls = Extents
-        a = R.call_tir(cls.rows, (x, R.prim_value(m + 1)), R.Tensor((n,), "float32"))
-        b = R.call_tir(cls.rows, (a, k), R.Tensor((n,), "float32"))
-        return b
+        a = R.call_tir(Extents.rows, (x, R.prim_value(m + 1)), R.Tensor((n,), "float32"))
+        return R.call_tir(Extents.rows, (a, k), R.Tensor((n,), "float32"))
 
 
 @I.ir_module
@@ -91,20 +73,14 @@ class Unknown:
         A = T.match_buffer(a, (n,), "float32")
         S = T.sblock_alloc_buffer((n,), "float32")
         for i in range(n):
-            with T.sblock("fill"):
-                v = T.axis.spatial(n, i)
-                S[v] = A[v] + A[v]
+            S[i] = A[i] + A[i]
+        b[0] = T.float32(0)
         for i in range(n):
-            with T.sblock("sum"):
-                v = T.axis.reduce(n, i)
-                with T.init():
-                    b[0] = T.float32(0)
-                b[0] = b[0] + S[v]
+            b[0] = b[0] + S[i]
 
     @R.function
     def main(x: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor((1,), "float32"):
-        a = R.call_tir(Unknown.summed, (x,), R.Tensor((1,), "float32"))
-        return a
+        return R.call_tir(Unknown.summed, (x,), R.Tensor((1,), "float32"))
 
 
 @I.ir_module
@@ -118,19 +94,14 @@ class Halves:
         B = T.match_buffer(b, (2 * n,), "float32")
         S = T.sblock_alloc_buffer((2 * n,), "float32")
         for i in range(n):
-            with T.sblock("fill"):
-                v = T.axis.spatial(n, i)
-                S[v] = A[v]
+            S[i] = A[i]
         for i in range(2 * n):
-            with T.sblock("turn"):
-                v = T.axis.spatial(2 * n, i)
-                B[v] = S[2 * n - 1 - v]
+            B[i] = S[2 * n - 1 - i]
 
     @R.function
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n * 2",), "float32"):
         n = T.int64()
-        a = R.call_tir(Halves.turned, (x,), R.Tensor((2 * n,), "float32"))
-        return a
+        return R.call_tir(Halves.turned, (x,), R.Tensor((2 * n,), "float32"))
 
 
 @I.ir_module
@@ -146,17 +117,12 @@ class Second:
         B = T.match_buffer(b, (n,), "float32")
         S = T.sblock_alloc_buffer((n,), "float32")
         for i in range(n):
-            with T.sblock("fill"):
-                v = T.axis.spatial(n, i)
-                S[v] = A[v] + A[v]
+            S[i] = A[i] + A[i]
         for i in range(n):
-            with T.sblock("turn"):
-                v = T.axis.spatial(n, i)
-                B[v] = S[n - 1 - v]
+            B[i] = S[n - 1 - i]
 
     @R.function
     def main(x: R.Tensor(("n",), "float32", "llvm:1")) -> R.Tensor(("n",), "float32", "llvm:1"):
         n = T.int64()
         a = R.call_tir(Second.turned, (x,), R.Tensor((n,), "float32", "llvm:1"))
-        b = R.call_tir(Second.turned, (a,), R.Tensor((n,), "float32", "llvm:1"))
-        return b
+        return R.call_tir(Second.turned, (a,), R.Tensor((n,), "float32", "llvm:1"))
