@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import tvm
-from tvm import relax, tirx
+import tvm_ffi
+from tvm import ir, relax, tirx
 from tvm.script import from_source
 
 from symalloc.program.reading import PipelineName
-from symalloc.relax.ir_types import elements
+from symalloc.relax.ir_types import bindings_in, bound, with_arguments
 from symalloc.relax.passes.stages import Lowered, WantedStages, lower
-
-Bindings: TypeAlias = list[Any]
-
+from symalloc.relax.rewrite import map_bindings, with_functions
 
 PLANNED = """
 
@@ -86,116 +84,70 @@ def stages_of(mod: Any, pipeline: PipelineName = "default", first: str = "Dispat
 # -- faults ------------------------------------------------------------------------------------------------
 
 
-def _rewritten(mod: Any, change: Callable[[Bindings], Bindings]) -> Any:
-    """`mod` with the bindings of `main` changed."""
-    main = mod["main"]
-    blocks = [relax.BindingBlock(change([b for block in main.body.blocks for b in elements(block.bindings)]))]
-    body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, main.body.body))
-    changed = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    functions = {v: changed if v.name_hint == "main" else f for v, f in mod.functions.items()}
-    return tvm.IRModule(functions, global_infos=mod.global_infos)
+def _found(mod: Any, wanted: str) -> Any:
+    """The first binding of `main` of this name, or the first that calls, or kills, what has it."""
+    verb, _, name = wanted.rpartition(" ")
+    for binding in bindings_in(mod["main"].body):
+        callee = getattr(binding.value, "op", None)
+        if verb == "call" and getattr(callee, "name_hint", "") == name:
+            return binding
+        if verb == "kill" and ".kill_" in getattr(callee, "name", "") and binding.value.args[0].name == name:
+            return binding
+        if not verb and binding.var.name == name:
+            return binding
+    raise AssertionError(wanted)
 
 
-def _with_arguments(binding: Any, arguments: Sequence[Any]) -> Any:
-    call = binding.value
-    made = tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)
-    relax.expr._update_type(made, call.ty)
-    return relax.VarBinding(binding.var, made)
+def _given(mod: Any, wanted: str, position: int, argument: Any) -> Any:
+    """`mod` with another argument in a call."""
+    found = _found(mod, wanted)
+    arguments = [*found.value.args]
+    arguments[position] = argument
+    made = [bound(found.var, with_arguments(found.value, arguments))]
+    return map_bindings(mod, lambda _, binding: made if binding.same_as(found) else None)
 
 
-def _index(bindings: Bindings, wanted: Callable[[Any], bool]) -> int:
-    return next(i for i, binding in enumerate(bindings) if wanted(binding))
+def _killed_too_early(mod: Any) -> Any:
+    """`first` is killed in front of the call that reads it."""
+    call, kill = _found(mod, "call rows"), _found(mod, "kill first")
+    moved = {call.__chandle__(): [kill, call], kill.__chandle__(): []}
+    return map_bindings(mod, lambda _, binding: moved.get(binding.__chandle__()))
 
 
-def _named(name: str) -> Callable[[Any], bool]:
-    return lambda binding: bool(binding.var.name == name)
-
-
-def _calls(kernel: str) -> Callable[[Any], bool]:
-    return lambda binding: getattr(getattr(binding.value, "op", None), "name_hint", "") == kernel
-
-
-def _kills(name: str) -> Callable[[Any], bool]:
-    def is_kill(binding: Any) -> bool:
-        callee = getattr(getattr(binding.value, "op", None), "name", "")
-        return ".kill_" in callee and bool(binding.value.args[0].name == name)
-
-    return is_kill
-
-
-def _replaced(name: str | Callable[[Any], bool], position: int, argument: Any) -> Callable[[Any], Any]:
-    """Gives one call another argument."""
-    wanted = _named(name) if isinstance(name, str) else name
-
-    def change(bindings: Bindings) -> Bindings:
-        at = _index(bindings, wanted)
-        arguments = list(bindings[at].value.args)
-        arguments[position] = argument
-        return [*bindings[:at], _with_arguments(bindings[at], arguments), *bindings[at + 1 :]]
-
-    return lambda mod: _rewritten(mod, change)
-
-
-def _kill_too_early(mod: Any) -> Any:
-    """Kills `first` in front of the call that reads it."""
-
-    def change(bindings: Bindings) -> Bindings:
-        kill = bindings.pop(_index(bindings, _kills("first")))
-        bindings.insert(_index(bindings, _calls("rows")), kill)
-        return bindings
-
-    return _rewritten(mod, change)
-
-
-def _given(kernel: str, position: int, tensor: str) -> Callable[[Any], Any]:
-    """Gives a kernel another tensor of `main`."""
-
-    def change(mod: Any) -> Any:
-        bindings = (b for block in mod["main"].body.blocks for b in block.bindings)
-        var = next(binding.var for binding in bindings if binding.var.name == tensor)
-        return _replaced(_calls(kernel), position, var)(mod)
-
-    return change
+def _bytes(size: Any) -> relax.ShapeExpr:
+    return relax.ShapeExpr([tirx.const(size, "int64") if isinstance(size, int) else size])
 
 
 def _storage_for_less(mod: Any) -> Any:
-    """Takes `second` for granted in the size of the storage: as an expression, or in the slot of the heap."""
-    heap = [v for v in mod.functions if v.name_hint.startswith("shape_func")]
-    if not heap:
-        at = next(
-            b for block in mod["main"].body.blocks for b in block.bindings if b.var.name == "storage"
-        ).value.args[0]
-        (size,) = at.values if isinstance(at, relax.ShapeExpr) else (None,)
-        if isinstance(size, tvm.ir.Var):  # what ComputePrimValue has bound
-            return _replaced("storage", 0, relax.ShapeExpr([tirx.const(64, "int64")]))(mod)
-        return _replaced("storage", 0, relax.ShapeExpr([size - tirx.const(4, "int64")]))(mod)
-    return _other_stores(mod, heap)
+    """4 B less in the size of the storage: as an expression, or in the slot of the heap."""
 
+    def less(store: Any) -> Any:
+        if "+" not in str(store.value) or "64" not in str(store.value):
+            return store
+        return tirx.BufferStore(store.buffer, store.value - tirx.const(4, "int64"), store.indices)
 
-def _other_stores(mod: Any, heap: Sequence[Any]) -> Any:
-    """The first slot that a function of the heap stores: 4 less."""
-    functions = dict(mod.functions.items())
-    for variable in heap:
-        function = functions[variable]
-        statements = list(function.body.seq) if isinstance(function.body, tirx.SeqStmt) else [function.body]
-        sizes = [i for i, s in enumerate(statements) if "+" in str(s.value) and "64" in str(s.value)]
-        for i in sizes:
-            store = statements[i]
-            statements[i] = tirx.BufferStore(
-                store.buffer, store.value - tirx.const(4, "int64"), store.indices
-            )
-        if sizes:
-            functions[variable] = function.with_body(tirx.SeqStmt(statements))
-    return tvm.IRModule(functions, global_infos=mod.global_infos)
+    heap = {v: f for v, f in mod.functions_items() if v.name_hint.startswith("shape_func")}
+    if heap:
+        bodies = ((v, tvm_ffi.structural_map(f.body, ((tirx.BufferStore, less),))) for v, f in heap.items())
+        return with_functions(mod, {v: heap[v].with_body(body) for v, body in bodies})
+    (size,) = _found(mod, "storage").value.args[0].values
+    bound_before = isinstance(size, ir.Var)  # by ComputePrimValue
+    return _given(mod, "storage", 0, _bytes(64 if bound_before else size - tirx.const(4, "int64")))
 
 
 FAULTS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "storage too small": ("SYM101", _storage_for_less),
-    "storage of a constant": ("SYM101", _replaced("storage", 0, relax.ShapeExpr([tirx.const(64, "int64")]))),
-    "offset overlapping": ("SYM203", _replaced("second", 1, tirx.const(0, "int64"))),
-    "offset misaligned": ("SYM303", _replaced("second", 1, tirx.const(4, "int64"))),
-    "killed too early": ("SYM201", _kill_too_early),
-    "argument of another shape": ("SYM303", _given("rows", 0, "second")),
-    "argument that nothing wrote": ("SYM208", _given("copy", 0, "out")),
+    "storage of a constant": ("SYM101", lambda mod: _given(mod, "storage", 0, _bytes(64))),
+    "offset overlapping": ("SYM203", lambda mod: _given(mod, "second", 1, tirx.const(0, "int64"))),
+    "offset misaligned": ("SYM303", lambda mod: _given(mod, "second", 1, tirx.const(4, "int64"))),
+    "killed too early": ("SYM201", _killed_too_early),
+    "argument of another shape": (
+        "SYM303",
+        lambda mod: _given(mod, "call rows", 0, _found(mod, "second").var),
+    ),
+    "argument that nothing wrote": (
+        "SYM208",
+        lambda mod: _given(mod, "call copy", 0, _found(mod, "out").var),
+    ),
 }
 """For each kind of fault the rule that it breaks, and what plants it."""
