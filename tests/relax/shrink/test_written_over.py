@@ -18,11 +18,11 @@ from symalloc.planner import plan_functions
 from symalloc.planner.buffers.candidates import known_symbols
 from symalloc.planner.check.validate import PlanFault
 from symalloc.planner.interference import peaks_beside
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, PlanOptions
+from symalloc.planner.memory_plan import Plan, PlanOptions
 from symalloc.planner.memory_report.non_arena import PAGE
 from symalloc.planner.planned_program import planned_program
 from symalloc.program.ir import Operand, Program, TupleValue, Var
-from symalloc.program.types import TensorType, TupleType
+from symalloc.program.types import TupleType
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import Overlay
 from symalloc.relax.extract import extract
@@ -32,12 +32,12 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver, is_in_step, write_over
 from symalloc.size.condition import ge
-from symalloc.size.expr import ZERO, symbol
+from symalloc.size.expr import symbol
 from tests.models.planned import imported_case
-from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
-from tests.program.build import F32, KERNELS, Body, param, program_of
+from tests.planner.random_programs import Maker, logs
+from tests.program.build import Body, param
 from tests.relax.built import bits, errors, graph, machine, rows
-from tests.relax.donation.test_check import fresh
+from tests.relax.donation.steps import Steps, in_one_memory, program_of_maker
 
 OP = relax.op
 
@@ -89,82 +89,41 @@ def found(program: Program, *, results: bool = False) -> Sequence[WrittenOver]:
     return tuple(search.pairs())
 
 
-class Steps(Body):
-    """A function of x; `made z` is a tensor of n bytes that a kernel makes of z."""
-
-    def __init__(self) -> None:
-        super().__init__(param("x", "n"))
-
-    def made(self, *sources: Var) -> Var:
-        out = fresh(self, "n")
-        self.call("add" if len(sources) > 1 else "copy", *sources, out)
-        return out
-
-    def longer(self, source: Var) -> Var:
-        out = fresh(self, "n + 1")
-        self.call("copy", source, out)
-        return out
-
-    def turned(self, source: Var) -> Var:
-        """A tensor of as many bytes in other rows."""
-        out = fresh(self, 1, "n")
-        self.call("copy", source, out)
-        return out
-
-    def floats(self, source: Var) -> Var:
-        out = fresh(self, "n", dtype=F32)
-        self.call("copy", source, out)
-        return out
-
-
 @pytest.mark.parametrize(
     ("steps", "over"),
     [
-        ("a = made x; b = made a; c = made b; r = made c", "b=a c=b"),  # a chain, one memory
-        ("a = made x; b = made x; c = made a b; r = made c", "c=a"),  # of two the one that is there first
-        ("a = made x; b = made a; read a; r = made b", ""),
-        ("a = made x; l = alias a; b = made a; read l; r = made b", ""),
-        ("a = made x; l = reshape a n 1; b = made a; read l; r = made b", ""),
-        ("a = made x; l = view a 1; b = made a; read l; r = made b", ""),
-        ("a = made x; l = cast a n; b = made a; read l; r = made b", ""),
-        ("a = made x; l = argument a; b = made a; read l; r = made b", ""),
-        ("a = made x; p = tuple a x; b = made a; l = take p 0; read l; r = made b", ""),
-        ("a = made x; p = packed unknown a; b = made a; r = made b", ""),  # it may keep it
-        ("a = made x; b = made a; update a; r = made b", ""),
-        ("a = made x; b = made a; c = made a; r = made b c", "c=a"),
+        ("a = made x; b = made a; c = made b; r = made c", "b=a c=b r=c"),  # a chain, one memory
+        ("a = made x; b = made x; c = made a b; r = made c", "c=a r=c"),  # of two the one that is there first
+        ("a = made x; b = made a; read a; r = made b", "r=b"),
+        ("a = made x; l = alias a; b = made a; read l; r = made b", "r=b"),
+        ("a = made x; l = reshape a n 1; b = made a; read l; r = made b", "r=b"),
+        ("a = made x; l = view a 1; b = made a; read l; r = made b", "r=b"),
+        ("a = made x; l = cast a n; b = made a; read l; r = made b", "r=b"),
+        ("a = made x; l = argument a; b = made a; read l; r = made b", "r=b"),
+        ("a = made x; p = tuple a x; b = made a; l = take p 0; read l; r = made b", "r=b"),
+        ("a = made x; p = packed unknown a; b = made a; r = made b", "r=b"),  # it may keep it
+        ("a = made x; b = made a; update a; r = made b", "r=b"),
+        ("a = made x; b = made a; c = made a; r = made b c", "c=a r=b"),
         ("a = made x; b = longer a; r = made b", ""),
         ("a = made x; b = floats a; r = made b", ""),
         ("a = made x; b = turned a; r = made b", ""),
-        ("a = made x; b = made a; fill b; c = made b; r = made c", "b=a c=b"),
-        ("r = made x", ""),  # an argument, and a result
-        ("a = made x; r = made a", ""),
-    ],
-)
-def test_what_is_written_over_what(steps: str, over: str) -> None:
-    assert in_steps(steps, results=False) == over
-
-
-def in_steps(steps: str, *, results: bool) -> str:
-    body = Steps()
-    known = body.follow(steps, x=body.params[0])
-    names = {var: name for name, var in known.items() if isinstance(var, Var)}
-    pairs = found(body.program(known["r"]), results=results)
-    return " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs)
-
-
-@pytest.mark.parametrize(
-    ("steps", "over"),
-    [
+        ("a = made x; b = made a; fill b; c = made b; r = made c", "b=a c=b r=c"),
         ("a = made x; r = made a", "r=a"),
-        ("a = made x; b = made a; r = made b", "b=a r=b"),
         ("a = made x; r = made a; read a", ""),
         ("a = made x; b = made a; r = tuple a b", ""),  # both are results
         ("a = made x; b = made a; c = made b; r = tuple b c", "b=a"),
-        ("r = made x", ""),
+        ("r = made x", ""),  # an argument, and a result
     ],
 )
-def test_what_results_are_written_over(steps: str, over: str) -> None:
-    assert in_steps(steps, results=True) == over
+def test_what_is_written_over_what(steps: str, over: str) -> None:
+    body = Steps(param("x", "n"))
+    known = body.follow(steps, x=body.params[0])
+    names = {var: name for name, var in known.items() if isinstance(var, Var)}
+    program = body.program(known["r"])
+    with_results, without = (found(program, results=results) for results in (True, False))
+    assert " ".join(f"{names[one.output]}={names[one.source]}" for one in with_results) == over
+    returned = {known[name] for name in (steps.split()[-2:] if "tuple" in steps.split("; ")[-1] else "r")}
+    assert [*without] == [one for one in with_results if one.output not in returned]
 
 
 def random_program(seed: int) -> Program:
@@ -174,25 +133,17 @@ def random_program(seed: int) -> Program:
     maker.extents = ["n", "m"]
     maker.grow(random.randint(4, 14))
     result: Operand = maker.pick()[0] if seed % 3 else TupleValue((maker.pick()[0], maker.pick()[0]))
-    return program_of(maker.body.finish(result), kernels={**KERNELS, MIX: MIX_KERNEL})
+    return program_of_maker(maker, result)
 
 
 def in_homes(pairs: Sequence[WrittenOver]) -> Plan:
     """The plan that puts each output into the memory of the tensor that it lies in."""
-    homes: dict[Var, list[WrittenOver]] = {}
+    homes: dict[Var, list[Var]] = {}
     home: dict[Var, Var] = {}
     for one in pairs:
         home[one.output] = home.get(one.source, one.source)
-        homes.setdefault(home[one.output], []).append(one)
-    arenas = []
-    for root, members in homes.items():
-        size = root.type.nbytes if isinstance(root.type, TensorType) else None
-        assert size is not None
-        variables = [root, *(one.output for one in members)]
-        buffers = [Buffer(id=i, name=v.name, size=size, live=(), var=v) for i, v in enumerate(variables)]
-        placed = tuple(Placement(buffer=buffer, offset=ZERO) for buffer in buffers)
-        arenas.append(Arena(device=0, scope="global", size=size, placements=placed))
-    return Plan(function="main", arenas=tuple(arenas))
+        homes.setdefault(home[one.output], [home[one.output]]).append(one.output)
+    return Plan(function="main", arenas=tuple(in_one_memory(each, root) for root, each in homes.items()))
 
 
 def test_random_programs_compute_the_same_in_the_memory_of_others() -> None:
