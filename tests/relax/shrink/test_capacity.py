@@ -12,17 +12,15 @@ import pytest
 import tvm
 from tvm import tirx
 
-from symalloc.analysis.donation import parse_donation
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.files.load import read_one
 from symalloc.relax.passes.pipeline import lower
-from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.run.runner import Runner
+from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.shrink import capacity
 from symalloc.relax.shrink.kernel_parts import Part, with_parts
-from tests.relax.built import errors, machine
+from tests.relax.built import machine
+from tests.relax.donation.planned import planned, runner, same_bits_and_no_finding
 from tests.scale import pairs
 
 HEADER = "from tvm.script import ir as I, relax as R, tirx as T\n"
@@ -35,9 +33,7 @@ class Step:
         new: R.Tensor(("b", 2, "s", 8), "float32"),
         caches: R.Tuple(R.Tensor(("b", 2, "n", 8), "float32"), R.Tensor(("b", 2, "n", 8), "float32")),
     ):
-        b = T.int64()
-        s = T.int64()
-        n = T.int64()
+        b, s, n = T.int64(), T.int64(), T.int64()
         with R.dataflow():
             keys = R.concat((caches[0], new), axis=2)
             values = R.concat((caches[1], R.exp(new)), axis=2)
@@ -69,17 +65,6 @@ def module(text: str) -> tvm.IRModule:
     return read_one(Path("step.py"), data=(HEADER + text).encode())
 
 
-def runner(text: str, *alias: str, pipeline: Any = "default", **options: Any) -> Runner:
-    chosen = PlanOptions(alias=tuple(map(parse_donation, alias)), **options)
-    return Runner(module(text), options=chosen, pipeline=pipeline)
-
-
-@cache
-def planned(text: str, *alias: str, **options: Any) -> PlannedModule:
-    chosen = PlanOptions(alias=tuple(map(parse_donation, alias)), **options)
-    return plan_lowered(lower(module(text), "llvm"), options=chosen)
-
-
 CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (
     (ATTENTION, BOTH, [{"b": 2, "s": 1, "n": n, "room": 6} for n in (0, 1, 3, 5)]),
     (ATTENTION, BOTH, [{"b": 1, "s": 3, "n": n, "room": 7} for n in (0, 2, 4)]),
@@ -91,18 +76,16 @@ CASES: Sequence[tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]]] = (
 
 @pytest.mark.parametrize(("case", "pipeline"), pairs(CASES, ["default", "target"]))
 def test_the_same_bits_and_no_finding(
-    case: tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]], pipeline: Any
+    case: tuple[str, tuple[str, ...], Sequence[Mapping[str, int]]], pipeline: str
 ) -> None:
     text, alias, bindings = case
-    run = runner(text, *alias, pipeline=pipeline).run
-    results = [run(at, check=True, seed=seed) for at in bindings for seed in (0, 1)]
-    assert [(r.checked, r.difference, r.undetermined) for r in results] == [(True, None, None)] * len(results)
-    assert errors(planned(text, *alias).module) == []
+    same_bits_and_no_finding(module(text), alias, bindings, pipeline=pipeline)
 
 
 def test_many_steps_in_one_memory() -> None:
     """Rows behind those in use are never looked at nor written, and the same memory goes in and out."""
-    vm, unplanned = machine(planned(ATTENTION, *BOTH).module), machine(lower(module(ATTENTION), "llvm"))
+    step = module(ATTENTION)
+    vm, unplanned = machine(planned(step, *BOTH).module), machine(lower(step, "llvm"))
     source, room = np.random.default_rng(0), 6
     memory = [np.full((1, 2, room, 8), np.nan, dtype="float32") for _ in range(2)]
     grown = tuple(map(tvm.runtime.tensor, memory))
@@ -127,7 +110,7 @@ def test_many_steps_in_one_memory() -> None:
 
 @pytest.mark.parametrize("guards", ["native", "fallback", "none"])
 def test_other_guards_and_the_caller_s_results(guards: Any) -> None:
-    run = runner(ATTENTION, *BOTH, guards=guards, results="caller").run
+    run = runner(module(ATTENTION), *BOTH, guards=guards, results="caller").run
     at = {"b": 1, "s": 1, "n": 3, "room": 4}
     assert run(at, check=True).difference is None
     with pytest.raises(RunError, match=r"does not fit into `caches.0`"):
@@ -135,10 +118,11 @@ def test_other_guards_and_the_caller_s_results(guards: Any) -> None:
 
 
 def test_only_what_is_new_is_stored() -> None:
-    script = planned(ATTENTION, *BOTH).module.script()
+    found, masked = planned(module(ATTENTION), *BOTH).module, planned(module(MASKED), "longer=cache[room]")
+    script = found.script()
     assert script.count("_inplace(") == 3 and "concatenate(" not in script
-    assert planned(ATTENTION, *BOTH).module["main"].params[-1].name == "lengths"
-    assert len(planned(MASKED, "longer=cache[room]").module["main"].params) == 3  # the mask tells the length
+    assert found["main"].params[-1].name == "lengths"
+    assert len(masked.module["main"].params) == 3  # the mask tells the length
 
 
 KERNELS = """
@@ -191,7 +175,7 @@ GROWN = "1=cache[room]"
 
 
 def test_a_kernel_by_hand() -> None:
-    assert runner(kernels(), GROWN).run({"n": 3, "room": 4}, check=True).difference is None
+    assert runner(module(kernels()), GROWN).run({"n": 3, "room": 4}, check=True).difference is None
 
 
 BEHIND = "it is not proved that `{}` touches nothing behind the rows of its argument 0"
@@ -232,7 +216,7 @@ BEHIND = "it is not proved that `{}` touches nothing behind the rows of its argu
 )
 def test_what_is_refused(text: str, alias: str, why: str) -> None:
     with pytest.raises(PlanRefusedError) as refused:
-        planned(text, alias)
+        planned(module(text), alias)
     assert why in str(refused.value)
 
 
@@ -258,7 +242,7 @@ def test_a_fault_in_the_rewrite(text: str, alias: tuple[str, ...], monkeypatch: 
     """The kinds of faults that are refused stand in test_kernel_parts."""
     monkeypatch.setattr(capacity, "with_parts", further)
     with pytest.raises(PlanRefusedError, match="is not proved to do the same with room behind rows"):
-        planned.__wrapped__(text, *alias)
+        planned.__wrapped__(module(text), *alias)
 
 
 WHOLE = """
@@ -282,12 +266,16 @@ class Whole:
 )
 def test_a_cache_that_is_there_in_full(call: str) -> None:
     """It needs no room; what is scattered is stored, and nothing else is."""
-    text, alias = WHOLE.replace("SCATTER", call), "longer=cache"
-    assert runner(text, alias).run({"rows": 9}, check=True).difference is None
-    found = planned(text, alias).module
-    assert errors(found) == []
-    (kernel,) = (f for v, f in found.functions_items() if v.name_hint.endswith("_inplace"))
-    assert "cache[" not in kernel.script() and kernel.script().count("] = row[") == 1
+    given = module(WHOLE.replace("SCATTER", call))
+    same_bits_and_no_finding(given, ["longer=cache"], [{"rows": 9}])
+    script = in_place(planned(given, "longer=cache"))
+    assert "cache[" not in script and script.count("] = row[") == 1
+
+
+def in_place(found: PlannedModule) -> str:
+    """The kernel that writes over one of its inputs."""
+    (kernel,) = (f for v, f in found.module.functions_items() if v.name_hint.endswith("_inplace"))
+    return kernel.script()
 
 
 CHOICES = """
@@ -306,10 +294,8 @@ class Choices:
     def main(
         old: R.Tensor(("n", 4), "float32"), more: R.Tensor(("n", 4), "float32"), at: R.Shape(["p"])
     ):
-        n = T.int64()
-        p = T.int64()
-        cls = Choices
-        chosen = R.call_tir(cls.choose, (old, more, p), R.Tensor((n, 4), "float32"))
+        n, p = T.int64(), T.int64()
+        chosen = R.call_tir(Choices.choose, (old, more, p), R.Tensor((n, 4), "float32"))
         return (R.sum(chosen, axis=0), chosen)
 """
 KEPT, NEW = "A[i, j]", "N[i, j]"
@@ -329,17 +315,14 @@ KEPT, NEW = "A[i, j]", "N[i, j]"
     ],
 )
 def test_what_is_there_is_not_stored_again(value: str, tests: int) -> None:
-    text, alias = CHOICES.replace("VALUE", value), "chosen=old"
-    run = runner(text, alias).run
-    for at in ({"n": 5, "p": p} for p in (0, 2, 4, 5, 9)):
-        assert run(at, check=True).difference is None
-    found = planned(text, alias).module
-    (kernel,) = (f for v, f in found.functions_items() if v.name_hint.endswith("_inplace"))
-    assert (kernel.script().count(" if ") + kernel.script().count(" if(")) == tests and errors(found) == []
+    given = module(CHOICES.replace("VALUE", value))
+    same_bits_and_no_finding(given, ["chosen=old"], [{"n": 5, "p": p} for p in (0, 2, 4, 5, 9)])
+    script = in_place(planned(given, "chosen=old"))
+    assert script.count(" if ") + script.count(" if(") == tests
 
 
 def test_more_rows_than_room() -> None:
-    run = runner(ATTENTION, *BOTH).run
+    run = runner(module(ATTENTION), *BOTH).run
     with pytest.raises(RunError, match=r"is \(1, 2, 5, 8\), and there is room for \(1, 2, 4, 8\)"):
         run({"b": 1, "s": 1, "n": 5, "room": 4})
     with pytest.raises(RunError, match="no value for `room`"):
