@@ -1,6 +1,6 @@
 """What a function holds: on every path no more than is needed, however values cross an If."""
 
-# ruff: noqa: F841, N805, N812, RET504, SIM108
+# ruff: noqa: F841, N805, N812, SIM108
 from __future__ import annotations
 
 from functools import reduce
@@ -36,22 +36,15 @@ class Crossing:
         if c:
             a = R.multiply(s, t)
             if d:
-                e = R.exp(a)
-                f = R.multiply(e, t)
-                g = R.multiply(f, s)
-                y = (g, s)
+                y = (R.multiply(R.multiply(R.exp(a), t), s), s)
             else:
                 y = (a, a)
         else:
             y = (t, t)
         u = y[0]
         o = y[1]
-        r = R.concat([u, u], axis=1)
-        w = R.exp(r)
-        v = R.multiply(w, w)
-        z = R.sum(v, axis=[1], keepdims=True)
-        q = R.multiply(z, o)
-        return q
+        w = R.exp(R.concat([u, u], axis=1))
+        return R.multiply(R.sum(R.multiply(w, w), axis=[1], keepdims=True), o)
 
 
 @I.ir_module
@@ -63,17 +56,13 @@ class Cast:
         k = T.int64()
         s = R.exp(x)
         if c:
-            a = R.concat([s, x, s], axis=0)
-            y = R.match_cast(a, R.Tensor(ndim=2, dtype="float32"))
+            y = R.match_cast(R.concat([s, x, s], axis=0), R.Tensor(ndim=2, dtype="float32"))
         else:
-            b = R.tanh(s)
-            y = R.match_cast(b, R.Tensor(ndim=2, dtype="float32"))
+            y = R.match_cast(R.tanh(s), R.Tensor(ndim=2, dtype="float32"))
         z = R.match_cast(y, R.Tensor((k, 64), "float32"))
         e = R.exp(z)
         f = R.multiply(e, e)
-        g = R.add(f, f)
-        h = R.sum(g, axis=[0])
-        return h
+        return R.sum(R.add(f, f), axis=[0])
 
 
 @I.ir_module
@@ -84,10 +73,8 @@ class Computed:
     def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
         s = R.exp(x)
         t = R.concat([s, x], axis=1)
-        o = R.logical_or(c, d)
-        if o:
-            p = R.exp(t)
-            y = R.multiply(p, t)
+        if R.logical_or(c, d):
+            y = R.multiply(R.exp(t), t)
         else:
             y = t
         u = R.exp(y)
@@ -95,10 +82,7 @@ class Computed:
             z = R.add(u, u)
         else:
             z = u
-        w = R.sum(z, axis=[1], keepdims=True)
-        q = R.add(w, x)
-        r = R.exp(q)
-        return r
+        return R.exp(R.add(R.sum(z, axis=[1], keepdims=True), x))
 
 
 @tvm.register_global_func("test_kill_on_paths.same", override=True)
@@ -116,9 +100,7 @@ class Unused:
         s = R.exp(x)
         u = R.call_packed("test_kill_on_paths.same", s, ty_args=R.Tensor((n, 64), "float32"))
         t = R.sum(s, axis=[1], keepdims=True)
-        r = R.concat([t, t], axis=1)
-        w = R.exp(r)
-        return w
+        return R.exp(R.concat([t, t], axis=1))
 
 
 MODULES = {"Crossing": Crossing, "Cast": Cast, "Computed": Computed, "Unused": Unused}
@@ -157,7 +139,7 @@ def test_no_path_holds_more_than_it_needs(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_no_pass_of_a_build_brings_a_fault_in(name: str) -> None:
     with tvm.transform.PassContext(instruments=[VerifyMemory()]):
-        relax.build(MODULES[name], "llvm", relax_pipeline="symalloc")
+        relax.build(MODULES[name], "llvm", relax_pipeline=symalloc.pipeline("llvm"))
 
 
 def test_a_view_of_a_constant_holds_no_tensor_of_a_call() -> None:
@@ -181,18 +163,12 @@ class Turns:
 
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
-        a = R.exp(x)
-        b = R.sin(a)
+        b = R.sin(R.exp(x))
         if c:
-            d = R.cos(b)
-            e = R.exp(d)
-            y = R.sin(e)
+            y = R.sin(R.exp(R.cos(b)))
         else:
             y = R.cos(b)
-        f = R.exp(y)
-        g = R.cos(f)
-        h = R.sin(g)
-        return h
+        return R.sin(R.cos(R.exp(y)))
 
 
 @pytest.mark.parametrize(
@@ -217,9 +193,7 @@ class Folded:
         s = R.add(x, b)
         if c:
             k = R.arange(8, 16, 1, dtype="float32")
-            m = R.add(k, k)
-            t = R.multiply(s, m)
-            y = R.sum(t, axis=[0])
+            y = R.sum(R.multiply(s, R.add(k, k)), axis=[0])
         else:
             y = R.arange(16, 24, 1, dtype="float32")
         z = R.add(x, y)
@@ -227,8 +201,9 @@ class Folded:
         return R.add(w, w)
 
 
-@pytest.mark.parametrize("passes", ["symalloc", "symalloc-target"])
-def test_constants_that_are_folded_are_not_killed(passes: str) -> None:
+@pytest.mark.parametrize("pipeline", ["default", "target"])
+def test_constants_that_are_folded_are_not_killed(pipeline: Any) -> None:
+    passes = symalloc.pipeline("llvm", pipeline=pipeline)
     machine = relax.VirtualMachine(relax.build(Folded, "llvm", relax_pipeline=passes), tvm.cpu())
     rows = np.arange(ROWS * 8, dtype="float32").reshape(ROWS, 8)
     chosen = ((rows + 2 * np.arange(8)) * (2 * np.arange(8, 16))).sum(0)
