@@ -29,7 +29,7 @@ from symalloc.program.types import byte_count
 from symalloc.relax.extract import calls, extract
 from symalloc.relax.files.load import lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
-from tests.relax.built import MODULES, graph
+from tests.relax.built import MODULES, bits, graph
 
 
 @tvm.transform.module_pass(opt_level=0, name="AttachMetadata")
@@ -42,6 +42,19 @@ class _AttachMetadata:
         return builder.get()
 
 
+_LOWERING = (
+    "LegalizeOps",
+    "RewriteDataflowReshape",
+    "ToNonDataflow",
+    "RemovePurityChecking",
+    "CallTIRRewrite",
+)
+_FINISHING = (
+    *("RewriteCUDAGraph", "LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower"),
+    "AttachGlobalSymbol",
+)
+
+
 def _pipeline(planner: Pass | None = None) -> Pass:
     """A pipeline that makes its passes when it runs, also the planner if none is given.
 
@@ -50,29 +63,9 @@ def _pipeline(planner: Pass | None = None) -> Pass:
 
     @tvm.transform.module_pass(opt_level=0, name="compile_llm")
     def run(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
-        lowered = Sequential(
-            [
-                transform.LegalizeOps(),
-                transform.RewriteDataflowReshape(),
-                transform.ToNonDataflow(),
-                transform.RemovePurityChecking(),
-                transform.CallTIRRewrite(),
-            ]
-        )
-        finished = Sequential(
-            [
-                planner or transform.StaticPlanBlockMemory(),
-                _AttachMetadata(),
-                transform.RewriteCUDAGraph(),
-                transform.LowerAllocTensor(),
-                transform.KillAfterLastUse(),
-                transform.LowerRuntimeBuiltin(),
-                transform.VMShapeLower(),
-                transform.AttachGlobalSymbol(),
-            ],
-            name="finish",
-        )
-        return Sequential([lowered, finished])(module)
+        lowering, finishing = ([getattr(transform, n)() for n in names] for names in (_LOWERING, _FINISHING))
+        finishing = [planner or transform.StaticPlanBlockMemory(), _AttachMetadata(), *finishing]
+        return Sequential([Sequential(lowering), Sequential(finishing, name="finish")])(module)
 
     return run
 
@@ -82,44 +75,31 @@ def _finished(planner: Pass | None = None) -> str:
         return str(_pipeline(planner)(MODULES.Chain))
 
 
-def _is_planned(text: str) -> bool:
-    return "elem_offset" in text
-
-
 @pytest.mark.parametrize("name", ["Chain", "Nested"])
 def test_a_pipeline_that_makes_the_planner_gets_ours(name: str) -> None:
     module = getattr(MODULES, name)
-    conditions = [tvm.runtime.tensor(np.array(True)) for _ in module["main"].params[:-1]]
+    conditions = [np.array(True) for _ in module["main"].params[:-1]]
     x = np.random.default_rng(0).random((6, 8) if name == "Chain" else (6,), dtype="float32")
     with tvm.target.Target("llvm"):
         tvms = str(_pipeline()(module))
         same = str(symalloc.pipeline("llvm", pipeline=_pipeline())(module))
         with symalloc.replace_tvm_planner():
-            ours = str(_pipeline()(module))
-    assert sorted(ours.split()) == sorted(same.split()) != sorted(tvms.split())
-    assert "main_check" in ours  # the guard, in a kernel
-    assert ours.count("vm.alloc_storage") < tvms.count("vm.alloc_storage")
+            text = str(_pipeline()(module))
+    assert sorted(text.split()) == sorted(same.split()) != sorted(tvms.split())
+    assert "main_check" in text  # the guard, in a kernel
+    assert text.count("vm.alloc_storage") < tvms.count("vm.alloc_storage")
     with symalloc.replace_tvm_planner():
         planned = relax.build(module, "llvm", relax_pipeline=_pipeline())
     # TVM's plan overwrites tensors where an If allocates: what runs beside ours has no plan
     unplanned = relax.build(module, "llvm", relax_pipeline=_pipeline(Sequential([])))
-    results = [
-        relax.VirtualMachine(program, tvm.cpu())["main"](*conditions, tvm.runtime.tensor(x)).numpy().tobytes()
-        for program in (planned, unplanned)
-    ]
-    assert results[0] == results[1]
-
-
-def test_a_planner_that_was_made_before_is_replaced_as_well() -> None:
-    planner = transform.StaticPlanBlockMemory()
-    assert not _is_planned(_finished(planner))
-    with symalloc.replace_tvm_planner():
-        assert _is_planned(_finished(planner))
+    ours, theirs = (relax.VirtualMachine(program, tvm.cpu()) for program in (planned, unplanned))
+    assert bits(ours, *conditions, x) == bits(theirs, *conditions, x)
 
 
 def test_the_innermost_options_count_and_go_on_exit() -> None:
-    call = Pass.__call__
+    call, made_before = Pass.__call__, transform.StaticPlanBlockMemory()
     with symalloc.replace_tvm_planner():
+        assert "elem_offset" in _finished(made_before)
         assert "main_check" in _finished()
         with symalloc.replace_tvm_planner(guards="none"):
             assert "main_check" not in _finished()
@@ -127,19 +107,19 @@ def test_the_innermost_options_count_and_go_on_exit() -> None:
         with pytest.raises(KeyError), symalloc.replace_tvm_planner(guards="none"):
             raise KeyError
         assert "main_check" in _finished()
-    assert not _is_planned(_finished())
+    assert "elem_offset" not in _finished() + _finished(made_before)
     assert Pass.__call__ is call
 
 
 def test_other_threads_keep_tvms_planner() -> None:
-    assert not _in_thread(lambda: _is_planned(_finished()))
+    assert not _in_thread(lambda: "elem_offset" in _finished())
 
     def replaced() -> bool:
         with symalloc.replace_tvm_planner():
-            return _is_planned(_finished())
+            return "elem_offset" in _finished()
 
     with symalloc.replace_tvm_planner():
-        assert not _in_thread(lambda: _is_planned(_finished()))
+        assert not _in_thread(lambda: "elem_offset" in _finished())
     assert _in_thread(replaced)
 
 
@@ -186,6 +166,14 @@ def test_tensors_are_named_where_it_is_asked_for() -> None:
 # -- the bounds that it picks ------------------------------------------------------------------------------
 
 
+SERVED = {
+    "tir_var_upper_bound": {"n": 32, "m": 7},
+    "relax.memory_plan_dynamic_func_output": True,
+    "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
+    "num_input": 1,
+}
+
+
 def _served(*, results: bool = True) -> tvm.IRModule:
     """A chain with bounds for n, which sizes tensors, and for m, which does not; v has no bound."""
 
@@ -194,17 +182,8 @@ def _served(*, results: bool = True) -> tvm.IRModule:
         c = emit(relax.op.subtract(emit(relax.op.multiply(a, x)), a))
         return relax.Tuple([emit(relax.op.matmul(c, w)), y])
 
-    attributes = _served_within({"n": 32, "m": 7}, results=results, inputs=2)
+    attributes = SERVED | {"relax.memory_plan_dynamic_func_output": results, "num_input": 2}
     return graph(write, attrs=attributes, x=("n", 64), y=("m",), w=(64, "v"))
-
-
-def _served_within(upper: Mapping[str, int], *, results: bool, inputs: int) -> dict[str, object]:
-    return {
-        "tir_var_upper_bound": upper,
-        "relax.memory_plan_dynamic_func_output": results,
-        "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
-        "num_input": inputs,
-    }
 
 
 def _storages(module: tvm.IRModule) -> list[str]:
@@ -303,8 +282,7 @@ def test_no_result_lies_in_the_memory_of_a_graph(view: bool) -> None:
         made = emit(relax.op.reshape(made, (x.ty.shape[0] * 64,))) if view else made
         return relax.Tuple([made, x])
 
-    attributes = _served_within({"n": 32}, results=True, inputs=1)
-    kept, _ = _behind("RewriteCUDAGraph", graph(write, attrs=attributes, x=("n", 64)), graphs=True)
+    kept, _ = _behind("RewriteCUDAGraph", graph(write, attrs=SERVED, x=("n", 64)), graphs=True)
     text = str(kept["main"])
     assert "run_or_capture" in text  # what computes the rest
     assert text.count("R.builtin.alloc_tensor(R.shape([8192])") == 1
@@ -359,13 +337,11 @@ def test_a_tensor_of_another_pool_is_not_moved(monkeypatch: pytest.MonkeyPatch) 
     tvm.register_global_func("mylib.alloc_pinned", alloc, override=True)
     try:
         planned = symalloc.plan(Module)
-        assert ("a", "`mylib.alloc_pinned` gives its memory") in [
-            (left.name, left.reason) for left in planned.plans["main"].unplanned
-        ]
+        reasons = {left.name: left.reason for left in planned.plans["main"].unplanned}
+        assert reasons["a"] == "`mylib.alloc_pinned` gives its memory"
         built = relax.build(planned.module, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
         x = np.arange(5, dtype="float32")
-        found = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x))
-        np.testing.assert_array_equal(found.numpy(), 8 * x)
+        assert bits(relax.VirtualMachine(built, tvm.cpu()), x) == [(8 * x).tobytes()]
         np.testing.assert_array_equal(given[0].numpy(), 2 * x)
     finally:
         tvm_ffi.registry.remove_global_func("mylib.alloc_pinned")
