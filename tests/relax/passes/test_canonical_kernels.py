@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from random import Random
-from unittest.mock import patch
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,11 +43,8 @@ class Several:
     def main(
         x: R.Tensor(("n", 4), "float32"), z: R.Tensor(("n", "m"), "float32"), c: R.Tensor((), "bool")
     ) -> R.Tensor(("n", 1), "float32"):
-        n = T.int64()
-        m = T.int64()
-        cls = Several
-        a = R.add(x, x)
-        b = R.call_tir(cls.mine2, (a,), out_ty=R.Tensor((n, 4), "float32"))
+        n, m = T.int64(), T.int64()
+        b = R.call_tir(Several.mine2, (R.add(x, x),), out_ty=R.Tensor((n, 4), "float32"))
         d = R.sum(z, axis=1, keepdims=True)
         if c:
             e = R.add(R.concat((b, z), axis=1), R.const(1, "float32"))
@@ -59,27 +55,26 @@ class Several:
 """
 
 
+def with_scalars(
+    kernel: tirx.PrimFunc, arranged: Callable[[list[int]], Sequence[int]]
+) -> tuple[tirx.PrimFunc, list[int]]:
+    """A kernel with its scalars in another order, and the order of all its parameters."""
+    params = elements(kernel.params)
+    scalars = [i for i, p in enumerate(params) if type(p.ty) is tvm.ir.PrimType]
+    moved = dict(zip(scalars, arranged(scalars), strict=True))
+    order = [moved.get(i, i) for i in range(len(params))]
+    return with_parameters(kernel, [params[i] for i in order], kernel.body), order
+
+
 def renumbered(module: tvm.IRModule, kept: str, chance: Random) -> tvm.IRModule:
     """`module` with other numbers behind the names of its kernels, and other orders of their scalars."""
-    made = [
-        v.name_hint
-        for v, f in module.functions_items()
-        if isinstance(f, tirx.PrimFunc) and v.name_hint != kept
-    ]
+    kernels = (v.name_hint for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc))
+    made = [name for name in kernels if name != kept]
     chance.shuffle(made)
     draft, instead = ModuleDraft(without(module, made)), {}
     for number, name in enumerate(made):
-        kernel = module[name]
-        params = elements(kernel.params)
-        scalars = [i for i, p in enumerate(params) if type(p.ty) is tvm.ir.PrimType]
-        moved = dict(zip(scalars, chance.sample(scalars, len(scalars)), strict=True))
-        order = [moved.get(i, i) for i in range(len(params))]
-        base = name.rstrip("0123456789")
-        other = draft.add(
-            f"{base}{number + 3}", with_parameters(kernel, [params[i] for i in order], kernel.body)
-        )
-        instead[name] = other, order
-
+        other, order = with_scalars(module[name], lambda scalars: chance.sample(scalars, len(scalars)))
+        instead[name] = draft.add(f"{name.rstrip('0123456789')}{number + 3}", other), order
     return call_instead(draft.finished(), instead)
 
 
@@ -106,13 +101,9 @@ def test_names_and_orders_do_not_depend_on_what_they_were() -> None:
 def test_kernels_that_differ_in_the_order_of_scalars_are_one() -> None:
     """TVM makes one or two of the reshapes of keys and of values, as the orders are alike or not."""
     lowered = lower(MODELS["llama_decode_masked"].build(), "llvm")
-    kernel, calls = lowered["reshape1"], list[Call]()
-    params = elements(kernel.params)
-    scalars = [i for i, p in enumerate(params) if type(p.ty) is tvm.ir.PrimType]
-    swapped = dict(zip(scalars, reversed(scalars), strict=True))
-    order = [swapped.get(i, i) for i in range(len(params))]
-    draft = ModuleDraft(lowered)
-    other = draft.add("reshape7", with_parameters(kernel, [params[i] for i in order], kernel.body))
+    kernel, order = with_scalars(lowered["reshape1"], lambda scalars: scalars[::-1])
+    draft, calls = ModuleDraft(lowered), list[Call]()
+    other = draft.add("reshape7", kernel)
 
     def second(_: str, binding: BindingNode) -> list[relax.Binding] | None:
         value = binding.value
@@ -124,7 +115,7 @@ def test_kernels_that_differ_in_the_order_of_scalars_are_one() -> None:
         return None
 
     twins = map_bindings(draft.finished(), second)
-    assert len(scalars) == len(calls) == 2 and "reshape7" in twins.script()
+    assert order != sorted(order) and len(calls) == 2 and "reshape7" in twins.script()
     given = [v.name_hint for v, f in lowered.functions_items() if isinstance(f, relax.Function)]
     assert canonical_kernels(twins, given).script() == lowered.script()
 
@@ -186,25 +177,18 @@ def dense(count: int, live: int) -> tvm.IRModule:
     return graph(write, x=("n",), y=("m",))
 
 
-@contextmanager
-def allowances() -> Iterator[list[PlanBudget]]:
-    """The budgets that are given out meanwhile, of which none has more than what tensors bring."""
-    given: list[PlanBudget] = []
-    of = PlanBudget.of
+@pytest.mark.parametrize("count", [12, 36])
+def test_what_is_spent_grows_with_the_tensors(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = lower(dense(count, count // 3), "llvm")
+    given, of = list[PlanBudget](), PlanBudget.of
 
-    def noted(*args: object) -> PlanBudget:
-        given.append(of(*args))  # type: ignore[arg-type]
+    def noted(*args: Any) -> PlanBudget:
+        given.append(of(*args))
         return given[-1]
 
-    with patch.object(PlanBudget, "of", noted), patch.object(memory_plan, "BASE", 0):
-        yield given
-
-
-@pytest.mark.parametrize("count", [12, 36])
-def test_what_is_spent_grows_with_the_tensors(count: int) -> None:
-    module = lower(dense(count, count // 3), "llvm")
-    with allowances() as given:
-        found: PlannedModule = plan_lowered(module)
+    monkeypatch.setattr(PlanBudget, "of", noted)
+    monkeypatch.setattr(memory_plan, "BASE", 0)  # nothing is allowed but what tensors bring
+    found: PlannedModule = plan_lowered(module)
     (budget,) = given
     plan = found.plans["main"]
     assert budget.allowed == memory_plan.EACH * 3 * count + memory_plan.EACH * 3
