@@ -12,21 +12,12 @@ from tvm.script import tirx as T
 @I.ir_module
 class Branch:
     @R.function
-    def main(
-        x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, "m"), "float32"), c: R.Tensor((), "bool")
-    ) -> R.Tensor(("n", "m"), "float32"):
-        n, m = T.int64(), T.int64()
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, "m"), "float32"), c: R.Tensor((), "bool")):
         if c:
-            a: R.Tensor((n, m), "float32") = R.matmul(x, w)
-            b: R.Tensor((n, m), "float32") = R.nn.softmax(a)
-            y: R.Tensor((n, m), "float32") = R.nn.relu(b)
+            y = R.nn.relu(R.nn.softmax(R.matmul(x, w)))
         else:
-            d: R.Tensor((n, 64), "float32") = R.exp(x)
-            e: R.Tensor((n, 64), "float32") = R.nn.softmax(d)
-            y: R.Tensor((n, m), "float32") = R.matmul(e, w)
-        z: R.Tensor((n, m), "float32") = R.exp(y)
-        u: R.Tensor((n, m), "float32") = R.nn.softmax(z)
-        return u
+            y = R.matmul(R.nn.softmax(R.exp(x)), w)
+        return R.nn.softmax(R.exp(y))
 
 
 @I.ir_module
@@ -35,41 +26,29 @@ class Calls:
     def layer(x: R.Tensor(("k", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
         ("k", 64), "float32"
     ):
-        k = T.int64()
         with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.softmax(a)
-            c = R.matmul(b, w)
-            d = R.nn.relu(c)
+            d = R.nn.relu(R.matmul(R.nn.softmax(R.matmul(x, w)), w))
             R.output(d)
         return d
 
     @R.function
-    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tuple(
-        R.Tensor(("n", 64), "float32"), R.Tensor(("n", 64), "float32")
-    ):
-        n = T.int64()
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")):
         cls = Calls
-        a: R.Tensor((n, 64), "float32") = cls.layer(x, w)
-        b: R.Tensor((n, 64), "float32") = R.nn.softmax(a)
-        c: R.Tensor((n, 64), "float32") = cls.layer(b, w)
-        d: R.Tensor((n, 64), "float32") = R.exp(c)
-        return (d, x)
+        c = cls.layer(R.nn.softmax(cls.layer(x, w)), w)
+        return (R.exp(c), x)
 
 
 @I.ir_module
 class Recursive:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n", 8), "float32"):
-        n = T.int64()
         cls = Recursive
-        a: R.Tensor((n, 8), "float32") = R.nn.softmax(x)
+        a = R.nn.softmax(x)
         if c:
-            f: R.Tensor((), "bool") = R.logical_not(c)
-            b: R.Tensor((n, 8), "float32") = cls.main(a, f)
-            y: R.Tensor((n, 8), "float32") = R.exp(b)
+            f = R.logical_not(c)
+            y = R.exp(cls.main(a, f))
         else:
-            y: R.Tensor((n, 8), "float32") = R.exp(a)
+            y = R.exp(a)
         return y
 
 
@@ -80,42 +59,25 @@ class Late:
         x: R.Tensor(("n",), "float32"),
         y: R.Tensor(("2 * n", "m"), "float32"),
         q: R.Tensor(("m", "n"), "float32"),
-    ) -> R.Tuple(R.Tensor(dtype="float32", ndim=1), R.Tensor(("m", "n"), "float32")):
-        n, m = T.int64(), T.int64()
-        u = R.unique(x, sorted=True)
+    ):
         k = T.int64()
-        v = R.match_cast(u, R.Tensor((k,), "float32"))
-        a = R.exp(v)
-        b = R.nn.relu(a)
-        c = R.add(b, v)
-        d = R.exp(q)
-        e = R.nn.softmax(d)
-        f = R.exp(e)
-        g = R.exp(f)
-        return (c, g)
+        v = R.match_cast(R.unique(x, sorted=True), R.Tensor((k,), "float32"))
+        c = R.add(R.nn.relu(R.exp(v)), v)
+        return (c, R.exp(R.exp(R.nn.softmax(R.exp(q)))))
 
 
 @I.ir_module
 class Static:
     @R.function
     def main(x: R.Tensor((4, 8), "float32")) -> R.Tensor((4, 8), "float32"):
-        a = R.exp(x)
-        b = R.nn.softmax(a)
-        c = R.exp(b)
-        return c
+        return R.exp(R.nn.softmax(R.exp(x)))
 
 
 @I.ir_module
 class Constants:
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tuple(
-        R.Tensor(("n", 8), "float32"),
-        R.Tensor((2,), "float32"),
-        R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32")),
-    ):
-        n = T.int64()
-        a: R.Tensor((n, 8), "float32") = R.exp(x)
-        b: R.Tensor((n, 8), "float32") = R.nn.softmax(a)
+    def main(x: R.Tensor(("n", 8), "float32")):
+        b = R.nn.softmax(R.exp(x))
         return (b, R.const([1.0, 2.0], "float32"), (b, x))
 
 
@@ -129,33 +91,24 @@ class Nothing:
 @I.ir_module
 class Divides:
     @R.function
-    def main(
-        x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("m", 8), "float32"), c: R.Tensor((), "bool")
-    ) -> R.Tensor((8, 8), "float32"):
+    def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("m", 8), "float32"), c: R.Tensor((), "bool")):
         n, m = T.int64(), T.int64()
         if c:
-            a: R.Tensor((n // m, 8), "float32") = R.zeros(R.shape([n // m, 8]), "float32")
-            b: R.Tensor((n // m, 8), "float32") = R.exp(a)
-            bt: R.Tensor((8, n // m), "float32") = R.permute_dims(b)
-            r: R.Tensor((8, 8), "float32") = R.matmul(bt, b)
+            b = R.exp(R.zeros(R.shape([n // m, 8]), "float32"))
+            r = R.matmul(R.permute_dims(b), b)
         else:
-            d: R.Tensor((n, 8), "float32") = R.exp(x)
-            e: R.Tensor((8, n), "float32") = R.permute_dims(d)
-            r: R.Tensor((8, 8), "float32") = R.matmul(e, d)
-        s: R.Tensor((8, 8), "float32") = R.exp(r)
-        return s
+            d = R.exp(x)
+            r = R.matmul(R.permute_dims(d), d)
+        return R.exp(r)
 
 
 @I.ir_module
 class Scalar:
     @R.function
     def main(x: R.Tensor(("n", "n"), "float32"), s: R.Shape(["b", "k"])) -> R.Tensor(("n", "k"), "float32"):
-        n, k, b = T.int64(), T.int64(), T.int64()
-        z: R.Tensor((n, k), "float32") = R.zeros(R.shape([n, k]), "float32")
-        t: R.Tensor((n, k), "float32") = R.exp(z)
-        u: R.Tensor((n, k), "float32") = R.matmul(x, t)
-        v: R.Tensor((n, k), "float32") = R.exp(u)
-        return v
+        n, k = T.int64(), T.int64()
+        t = R.exp(R.zeros(R.shape([n, k]), "float32"))
+        return R.exp(R.matmul(x, t))
 
 
 @I.ir_module
@@ -166,25 +119,13 @@ class Named:
         arena_bytes: R.Tensor(("m", 8), "float32"),
         result: R.Tensor(("n", 8), "float32"),
     ):
-        with R.dataflow():
-            a = R.exp(arena)
-            b = R.sum(R.sin(arena_bytes), axis=[0])
-            c = R.add(a, b)
-            d = R.multiply(c, result)
-            R.output(d)
-        return d
+        c = R.add(R.exp(arena), R.sum(R.sin(arena_bytes), axis=[0]))
+        return R.multiply(c, result)
 
 
 @I.ir_module
 class Pair:
     @R.function
-    def main(both: R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32"))) -> R.Tensor(
-        ("n", 8), "float32"
-    ):
-        n = T.int64()
-        a: R.Tensor((n, 8), "float32") = both[0]
-        b: R.Tensor((n, 8), "float32") = both[1]
-        c: R.Tensor((n, 8), "float32") = R.exp(a)
-        d: R.Tensor((n, 8), "float32") = R.tanh(c)
-        e: R.Tensor((n, 8), "float32") = R.add(d, b)
-        return e
+    def main(both: R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32"))):
+        b = both[1]
+        return R.add(R.tanh(R.exp(both[0])), b)

@@ -19,64 +19,43 @@ class Branches:
 
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        n = T.int64()
         before = R.exp(x)
         if c:
             a = R.add(x, x)
-            b = R.add(a, before)
-            t = R.multiply(a, b)
-            y = t
+            y = R.multiply(a, R.add(a, before))
         else:
             d = R.multiply(x, x)
-            e = R.multiply(d, x)
-            f = R.add(d, e)
-            y = f
-        z = R.add(y, y)
-        return R.multiply(z, x)
+            y = R.add(d, R.multiply(d, x))
+        return R.multiply(R.add(y, y), x)
 
 
 @I.ir_module
 class Nested:
     @R.function
-    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")) -> R.Tensor(
-        ("n",), "float32"
-    ):
-        n = T.int64()
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
         kept = R.sin(x)
         if c:
             a = R.exp(x)
             if d:
-                p = R.add(a, kept)
-                q = R.multiply(p, a)
-                inner = q
+                inner = R.multiply(R.add(a, kept), a)
             else:
                 r = R.subtract(a, x)
-                s = R.multiply(r, r)
-                inner = s
-            u = R.add(inner, a)
-            y = u
+                inner = R.multiply(r, r)
+            y = R.add(inner, a)
         else:
-            v = R.cos(kept)
-            w = R.add(v, kept)
-            y = w
-        z = R.add(y, y)
-        return R.add(z, x)
+            v = R.add(R.cos(kept), kept)
+            y = v
+        return R.add(R.add(y, y), x)
 
 
 @I.ir_module
 class Tuples:
     @R.function
-    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tuple(
-        R.Tensor(("n", 4), "float32"), R.Tensor(("n", 4), "float32")
-    ):
-        n = T.int64()
+    def main(x: R.Tensor(("n", 4), "float32")):
         a = R.exp(x)
-        b = R.add(a, x)
-        both = (a, b)
-        c = R.multiply(both[0], both[0])
-        d = R.add(c, both[1])
-        e = R.add(d, d)
-        return (e, d)
+        both = (a, R.add(a, x))
+        d = R.add(R.multiply(both[0], both[0]), both[1])
+        return (R.add(d, d), d)
 
 
 @I.ir_module
@@ -94,9 +73,7 @@ class InPlace:
         cls = InPlace
         a = R.exp(x)
         b = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((n,), "float32"))
-        c = R.sin(x)
-        d = R.add(b, c)
-        return R.add(d, x)
+        return R.add(R.add(b, R.sin(x)), x)
 
 
 @I.ir_module
@@ -105,12 +82,9 @@ class Reshapes:
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         n = T.int64()
         with R.dataflow():
-            a = R.exp(x)
-            b = R.reshape(a, R.shape([n * 8]))
+            b = R.reshape(R.exp(x), R.shape([n * 8]))
             c = R.sin(x)
-            d = R.add(b, b)
-            e = R.reshape(d, R.shape([n, 8]))
-            f = R.add(e, c)
+            f = R.add(R.reshape(R.add(b, b), R.shape([n, 8])), c)
             R.output(f)
         return f
 
@@ -123,30 +97,25 @@ class Identity:
         a = R.add(x, R.const(1.0, "float32"))
         b = R.call_packed("symalloc.tests.identity", a, ty_args=(R.Tensor((n, 8), "float32"),))
         c = R.multiply(x, R.const(2.0, "float32"))
-        d = R.multiply(c, c)
-        return R.add(b, d)
+        return R.add(b, R.multiply(c, c))
 
 
 @I.ir_module
 class Cast:
     @R.function(pure=False)
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(ndim=1, dtype="float32"):
-        n, k = T.int64(), T.int64()
-        a = R.exp(x)
-        b = R.add(a, x)
+        k = T.int64()
+        b = R.add(R.exp(x), x)
         half = R.call_packed("symalloc.tests.head", b, ty_args=(R.Tensor(ndim=1, dtype="float32"),))
         h = R.match_cast(half, R.Tensor((k,), "float32"))
-        c = R.exp(h)
-        d = R.add(c, h)
-        return d
+        return R.add(R.exp(h), h)
 
 
 @I.ir_module
 class Calls:
     @R.function(private=True)
     def looks(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        a = R.exp(x)
-        return R.add(a, x)
+        return R.add(R.exp(x), x)
 
     @R.function(private=True)
     def returns(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
@@ -155,19 +124,14 @@ class Calls:
     @R.function
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         cls = Calls
-        a = R.sin(x)
-        b = cls.looks(a)
-        c = R.cos(x)
-        d = cls.returns(c)
-        e = R.exp(x)
-        f = R.add(d, e)
-        g = R.add(f, b)
+        b = cls.looks(R.sin(x))
+        d = cls.returns(R.cos(x))
+        g = R.add(R.add(d, R.exp(x)), b)
         return R.add(g, g)
 
     @R.function
     def other(x: R.Tensor(("m", "k"), "float32")) -> R.Tensor(("m", "k"), "float32"):
-        a = R.exp(x)
-        b = R.add(a, x)
+        b = R.add(R.exp(x), x)
         return R.add(b, b)
 
 
@@ -178,17 +142,14 @@ class Exported:
     @R.function
     def helper(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         a = R.exp(x)
-        b = R.add(a, x)
-        return R.multiply(b, a)
+        return R.multiply(R.add(a, x), a)
 
     @R.function
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         cls = Exported
         a = R.sin(x)
         b = cls.helper(a)
-        c = R.add(b, a)
-        d = cls.helper(c)
-        return R.multiply(d, b)
+        return R.multiply(cls.helper(R.add(b, a)), b)
 
 
 @I.ir_module
@@ -197,8 +158,7 @@ class FromShape:
     def main(s: R.Shape(["n"])) -> R.Tensor((), "float32"):
         n = T.int64()
         a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
-        b = R.add(a, a)
-        return R.sum(b)
+        return R.sum(R.add(a, a))
 
 
 @I.ir_module
@@ -209,8 +169,7 @@ class FromEmpty:
     def main(x: R.Tensor(("n", 0), "float32")) -> R.Tensor((), "float32"):
         n = T.int64()
         a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
-        b = R.add(a, a)
-        return R.sum(b)
+        return R.sum(R.add(a, a))
 
 
 @I.ir_module
@@ -222,8 +181,7 @@ class CastEmpty:
         n = T.int64()
         _ = R.match_cast(x, R.Tensor((n, 0), "float32"))
         a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
-        b = R.add(a, a)
-        return R.sum(b)
+        return R.sum(R.add(a, a))
 
 
 @I.ir_module
@@ -233,26 +191,16 @@ class Joined:
         a: R.Tensor(("n", 8), "float32"), b: R.Tensor(("p", 8), "float32"), c: R.Tensor(("t", 8), "float32")
     ) -> R.Tensor(("t", 8), "float32"):
         t = T.int64()
-        joined = R.concat((a, b), axis=0)
-        cast = R.match_cast(joined, R.Tensor((t, 8), "float32"))
+        cast = R.match_cast(R.concat((a, b), axis=0), R.Tensor((t, 8), "float32"))
         d = R.add(cast, c)
-        e = R.multiply(d, cast)
-        return R.add(e, d)
-
-
-@I.ir_module
-class Static:
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
-        return R.add(R.exp(x), x)
+        return R.add(R.multiply(d, cast), d)
 
 
 @I.ir_module
 class Scalars:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        total = R.sum(R.exp(x))
-        return R.add(x, total)
+        return R.add(x, R.sum(R.exp(x)))
 
 
 @I.ir_module
@@ -264,10 +212,7 @@ class Sorted:
         a = R.exp(x)
         b = R.add(a, x)
         c = R.sort(b)
-        d = R.multiply(c, a)
-        e = R.add(d, b)
-        f = R.add(e, c)
-        return R.add(f, a)
+        return R.add(R.add(R.add(R.multiply(c, a), b), c), a)
 
 
 @I.ir_module
@@ -275,21 +220,14 @@ class Weighed:
     """The branch depends on the weights alone."""
 
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((1, 8), "float32")) -> R.Tensor(
-        ("n", 8), "float32"
-    ):
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((1, 8), "float32")):
         R.func_attr({"num_input": 1})
-        n = T.int64()
         a = R.exp(w)
         c = R.greater(R.sum(a), R.const(0.0, "float32"))
         if c:
-            p = R.multiply(x, a)
-            q = R.add(p, a)
-            y = q
+            y = R.add(R.multiply(x, a), a)
         else:
-            r = R.add(x, x)
-            s = R.exp(r)
-            y = s
+            y = R.exp(R.add(x, x))
         return R.multiply(y, a)
 
 
@@ -298,13 +236,8 @@ class Prepared:
     """What is made of the weights has a constant size."""
 
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 1), "float32")) -> R.Tensor(
-        ("n", 8), "float32"
-    ):
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 1), "float32")):
         R.func_attr({"num_input": 1})
         a = R.exp(x)
-        t = R.permute_dims(w)
-        b = R.multiply(a, t)
-        u = R.permute_dims(w)
-        c = R.add(b, u)
-        return R.multiply(c, a)
+        b = R.multiply(a, R.permute_dims(w))
+        return R.multiply(R.add(b, R.permute_dims(w)), a)

@@ -12,16 +12,14 @@ class Prints:
     @R.function(pure=False, private=True)
     def log(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         _ = R.print(x, format="called {}")
-        y = R.exp(x)
-        return y
+        return R.exp(x)
 
     @R.function(pure=False)
     def main(x: R.Tensor(("n", 8), "float32"), f: R.Tensor((), "bool")):
-        n = T.int64()
         cls = Prints
         a = R.exp(x)
         _ = R.print(a, format="first {}")
-        b: R.Tensor((n, 8), "float32") = cls.log(a)
+        b = cls.log(a)
         if f:
             _1 = R.print(format="then")
             c = R.sin(x)
@@ -48,16 +46,14 @@ class Cache:
         v2 = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_view", c, R.shape([1, 8]), ty_args=R.Tensor((1, 8), "float32")
         )
-        w2 = R.sin(v2)
-        return (w, w2)
+        return (w, R.sin(v2))
 
 
 @I.ir_module
 class GivenCache:
     @R.function(pure=False, private=True)
     def put(c: R.Any, y: R.Tensor((1, 8), "float32")) -> R.Any:
-        c2 = R.call_packed("vm.builtin.attention_kv_cache_update", c, y, ty_args=R.Any)
-        return c2
+        return R.call_packed("vm.builtin.attention_kv_cache_update", c, y, ty_args=R.Any)
 
     @R.function(pure=False)
     def main(x: R.Tensor((1, 8), "float32"), states: R.Tuple(R.Any, R.Any)):
@@ -87,18 +83,13 @@ class Constant:
         k = R.const([1.0, 2.0, 3.0, 4.0], "float32")
         a = R.add(x, k)
         _ = cls.bump(k)
-        b = R.add(x, k)
-        c = R.multiply(a, b)
-        return c
+        return R.multiply(a, R.add(x, k))
 
 
 @I.ir_module
 class Drawn:
     @R.function
     def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.call_dps_packed("tvm.contrib.random.random_fill", (), out_ty=R.Tensor((4,), "float32"))
-            b = R.call_dps_packed("tvm.contrib.random.random_fill", (), out_ty=R.Tensor((4,), "float32"))
-            c = R.subtract(a, b)
-            R.output(c)
-        return c
+        a = R.call_dps_packed("tvm.contrib.random.random_fill", (), out_ty=R.Tensor((4,), "float32"))
+        b = R.call_dps_packed("tvm.contrib.random.random_fill", (), out_ty=R.Tensor((4,), "float32"))
+        return R.subtract(a, b)

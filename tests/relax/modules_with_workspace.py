@@ -7,15 +7,12 @@ from tvm.script import ir as I, relax as R, tirx as T
 @I.ir_module
 class Attention:
     @R.function
-    def main(x: R.Tensor(("b", "n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-        ("b", "n", "n"), "float32"
-    ):
+    def main(x: R.Tensor(("b", "n", 64), "float32"), w: R.Tensor((64, 64), "float32")):
         R.func_attr({"tir_var_upper_bound": {"n": 512}})
         with R.dataflow():
             q = R.matmul(x, w)
             k = R.permute_dims(R.matmul(x, w), [0, 2, 1])
-            p = R.nn.softmax(R.matmul(q, k))
-            y = R.exp(p)
+            y = R.exp(R.nn.softmax(R.matmul(q, k)))
             R.output(y)
         return y
 
@@ -30,15 +27,8 @@ class Mixed:
         k: R.Tensor((8, 3, 3, 3), "float32"),
         w: R.Tensor((64,), "float32"),
         s: R.Tensor(("m", "n"), "float32"),
-    ) -> R.Tuple(
-        R.Tensor((1, 8, "h", "v"), "float32"), R.Tensor((64,), "float32"), R.Tensor(("m", "n"), "float32")
     ):
-        with R.dataflow():
-            a = R.nn.conv2d(x, k, padding=1)
-            b = R.nn.softmax(w)
-            c = R.nn.softmax(s)
-            R.output(a, b, c)
-        return (a, b, c)
+        return (R.nn.conv2d(x, k, padding=1), R.nn.softmax(w), R.nn.softmax(s))
 
 
 @I.ir_module
@@ -69,8 +59,7 @@ class Odd:
     def main(x: R.Tensor(("n", "n"), "float32")) -> R.Tensor(("n", "n"), "float32"):
         n = T.int64()
         cls = Odd
-        a = R.call_tir(cls.each, (x,), R.Tensor((n, n), "float32"))
-        return a
+        return R.call_tir(cls.each, (x,), R.Tensor((n, n), "float32"))
 
 
 @I.ir_module
@@ -79,25 +68,15 @@ class Calls:
 
     @R.function(private=True)
     def layer(x: R.Tensor(("m", 16), "float32")) -> R.Tensor(("m", 16), "float32"):
-        a = R.nn.softmax(x)
-        return R.exp(a)
+        return R.exp(R.nn.softmax(x))
 
     @R.function(pure=False)
-    def main(x: R.Tensor(("n", 16), "float32"), c: R.Tensor((), "bool")) -> R.Tuple(
-        R.Tensor((32,), "float32"), R.Tensor(("n", 16), "float32"), R.Tensor(("n", 16), "float32")
-    ):
-        n = T.int64()
+    def main(x: R.Tensor(("n", 16), "float32"), c: R.Tensor((), "bool")):
         cls = Calls
-        a = cls.layer(x)
-        b = R.concat([a, x], axis=0)
-        d = cls.layer(b)
-        e = R.sum(d, axis=0)
+        e = R.sum(cls.layer(R.concat([cls.layer(x), x], axis=0)), axis=0)
         seen = R.call_packed("nobody.knows", e, ty_args=(R.Tensor(ndim=1, dtype="float32"),))
         if c:
-            y = R.sin(x)
-            r = y
+            r = R.sin(x)
         else:
-            z = R.cos(x)
-            r = z
-        twice = R.concat([e, e], axis=0)
-        return (twice, x, r)
+            r = R.cos(x)
+        return (R.concat([e, e], axis=0), x, r)
