@@ -1,13 +1,12 @@
 """Scripts that try to run code while they are read.
 
 EVIL stands for an expression that creates the folder MARK, QUOTED for the same as the text of a string.
-`ATTACKS` are all of them; those in `NEEDS_MORE` do nothing even where TVM parses them unguarded (they fail
-before, or need a terminal, or a library), and are refused all the same.
+`ATTACKS` are all of them; all are refused.
 """
 
 from __future__ import annotations
 
-__all__ = ["ATTACKS", "HARMLESS", "NEEDS_MORE", "written"]
+__all__ = ["ATTACKS", "HARMLESS", "WORKING", "written"]
 
 _IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 _X = 'x: R.Tensor(("n",), "float32")'
@@ -38,7 +37,8 @@ _NO_R = "from tvm.script import ir as I, tirx as T\n"
 _OTHER = "    @R.function\n    def other(eval: R.Tensor((2,), 'float32')):\n        return eval\n"
 _BODY_SHAPE = "y: R.Shape([{}]) = R.shape([2])"
 
-ATTACKS: dict[str, str] = {
+# what runs where TVM parses it unguarded
+WORKING: dict[str, str] = {
     # an expression where a size is expected
     "call": _size("EVIL"),
     "if-expression": _size("EVIL if True else 1"),
@@ -48,22 +48,16 @@ ATTACKS: dict[str, str] = {
     "binary operator": _size("n + EVIL"),
     "call of a lambda": _size("(lambda: EVIL)()"),
     "comprehension": _size("EVIL for _ in (1,)"),
-    "walrus": _size("(z := EVIL)"),
     "starred": _relax("y = R.concat([*EVIL])"),
     "keywords": _relax("y = R.add(**EVIL)"),
     "dictionary key": _relax("R.func_attr({EVIL: 1})"),
     "meta_var": _relax("y = I.meta_var(EVIL)"),
     "index map": _relax("y = R.layout_transform(x, index_map=T.index_map(lambda i: EVIL))"),
     "index map default": _relax("y = R.layout_transform(x, index_map=T.index_map(lambda i, j=EVIL: i))"),
-    "subscript of a builtin": _size("__builtins__['__import__']('os').mkdir('MARK') or 1"),
     # annotations are evaluated, and called where they can be
     "annotation": _relax("y: EVIL = x"),
     "parameter annotation": _relax(params="x: EVIL"),
     "return annotation": _relax(returns=" -> EVIL"),
-    "annotation that is called": _relax(params="x: breakpoint"),
-    "annotation that is called before its name is bound": _relax(
-        params="x: input, input: R.Tensor((2,), 'float32')"
-    ),
     # quoted extents are evaluated
     "quoted extent": _relax(params='x: R.Tensor(("QUOTED",), "float32")'),
     "quoted extent in a body": _relax('y: R.Shape(["QUOTED"]) = R.shape([2])'),
@@ -76,25 +70,16 @@ ATTACKS: dict[str, str] = {
     "quoted extent in a tuple constant": 'E = ("QUOTED",)\n' + _relax("y: R.Shape(E) = R.shape([2])"),
     "quoted extent of two constants": "E = \"(__import__('os')\"\nF = \".mkdir('MARK') or 1)\"\n"
     + _relax(_BODY_SHAPE.format("E + F")),
-    "quoted extent of a buffer": _tir(params='a: T.Buffer(("QUOTED",), "float32")'),
     # statements
     "statement": _relax("EVIL"),
     "with": _relax("with EVIL: pass"),
     "if": _relax("if EVIL:\n            y = x\n        else:\n            y = x"),
     "return": _relax("return EVIL"),
     "yield": _relax("y = yield EVIL"),
-    "raise": _relax("raise EVIL"),
-    "try": _relax("try:\n            EVIL\n        except Exception:\n            pass"),
-    "match": _relax("match EVIL:\n            case _:\n                y = x"),
-    "global": _relax("global R"),
-    "import": _relax("import os"),
     "attribute target": _relax("x.data = EVIL"),
-    "f-string": _relax("y = R.call_packed(f'{x}', x)"),
     "exec": _relax('exec("QUOTED")'),
     "eval": _relax('y = eval("QUOTED")'),
     "eval named like a parameter elsewhere": _relax('y = eval("QUOTED")', before=_OTHER),
-    "print": _relax("print(x)"),
-    "getattr": _relax("y = getattr(R, 'add')(x, x)"),
     "for": _tir("for i in EVIL: pass"),
     "while": _tir("while EVIL: pass"),
     "assert": _tir("assert EVIL, 'x'"),
@@ -103,28 +88,52 @@ ATTACKS: dict[str, str] = {
     "slice": _tir("b = a[EVIL:4]"),
     # definitions
     "default value": _tir("@T.inline\n        def f(b=EVIL):\n            pass\n        f()"),
-    "inline": _tir("@T.inline\n        def f():\n            EVIL\n        f()"),
     "decorator": _module(f"    @EVIL\n    def k({_A}):\n        pass\n"),
     "decorator argument": _module(_PLAIN.replace("@R.function", "@R.function(pure=EVIL)")),
-    "two decorators": _module(_PLAIN.replace("@R.function", "@EVIL\n    @R.function")),
-    "class decorator argument": _module(_PLAIN, header="@I.ir_module(check_well_formed=EVIL)\nclass M:"),
-    "base class": _module(_PLAIN, header="@I.ir_module\nclass M(EVIL):"),
-    "class keyword": _module(_PLAIN, header="@I.ir_module\nclass M(metaclass=EVIL):"),
     "module attribute": _module("    I.module_attrs({'a': EVIL})\n" + _PLAIN),
     "class body": _module("    EVIL\n" + _PLAIN),
     "class body assignment": _module("    k = EVIL\n" + _PLAIN),
-    "class body loop": _module("    for i in [1]: EVIL\n" + _PLAIN),
     "nested class": _module("    class N:\n        EVIL\n" + _PLAIN),
-    "python function": _module("    @I.pyfunc\n    def main(x):\n        EVIL\n"),
-    "macro": _IMPORTS + "@R.macro\ndef mac(x):\n    EVIL\n    return x\n" + _relax("y = mac(x)"),
     # reaching Python through the dialect
     "globals of an operator": _size(
         "R.add.__globals__['__builtins__']['__import__']('os').mkdir('MARK') or 1"
     ),
     "globals of a decorator": _size("I.ir_module.__globals__['inspect'].os.mkdir('MARK') or 1"),
-    "subclasses": _size("len(().__class__.__base__.__subclasses__())"),
     "modules of the dialect": _size("R.entry.inspect.os.mkdir('MARK') or 1"),
     "emit_te": _relax("y = R.emit_te(EVIL, x)"),
+    # names that are not what they seem
+    "R is computed": "R = __import__('os')\n" + _tir("a[0] = R.mkdir('MARK') or 1.0", imports=_NO_R),
+    "R is a library": "import os as R\n" + _tir("a[0] = R.mkdir('MARK') or 1.0", imports=_NO_R),
+    "a function of the file": "def f():\n    return EVIL\n" + _size("f()"),
+    "another encoding": "# -*- coding: utf-7 -*-\n" + _size("+AF8-_import__('os').mkdir('MARK') or 1"),
+}
+
+# what does nothing even there: it fails before, or needs a terminal, or a library
+NEEDS_MORE: dict[str, str] = {
+    "walrus": _size("(z := EVIL)"),
+    "subscript of a builtin": _size("__builtins__['__import__']('os').mkdir('MARK') or 1"),
+    "annotation that is called": _relax(params="x: breakpoint"),
+    "annotation that is called before its name is bound": _relax(
+        params="x: input, input: R.Tensor((2,), 'float32')"
+    ),
+    "quoted extent of a buffer": _tir(params='a: T.Buffer(("QUOTED",), "float32")'),
+    "raise": _relax("raise EVIL"),
+    "try": _relax("try:\n            EVIL\n        except Exception:\n            pass"),
+    "match": _relax("match EVIL:\n            case _:\n                y = x"),
+    "global": _relax("global R"),
+    "import": _relax("import os"),
+    "f-string": _relax("y = R.call_packed(f'{x}', x)"),
+    "print": _relax("print(x)"),
+    "getattr": _relax("y = getattr(R, 'add')(x, x)"),
+    "inline": _tir("@T.inline\n        def f():\n            EVIL\n        f()"),
+    "two decorators": _module(_PLAIN.replace("@R.function", "@EVIL\n    @R.function")),
+    "class decorator argument": _module(_PLAIN, header="@I.ir_module(check_well_formed=EVIL)\nclass M:"),
+    "base class": _module(_PLAIN, header="@I.ir_module\nclass M(EVIL):"),
+    "class keyword": _module(_PLAIN, header="@I.ir_module\nclass M(metaclass=EVIL):"),
+    "class body loop": _module("    for i in [1]: EVIL\n" + _PLAIN),
+    "python function": _module("    @I.pyfunc\n    def main(x):\n        EVIL\n"),
+    "macro": _IMPORTS + "@R.macro\ndef mac(x):\n    EVIL\n    return x\n" + _relax("y = mac(x)"),
+    "subclasses": _size("len(().__class__.__base__.__subclasses__())"),
     "call_kernel": _tir("T.call_kernel('MARK', [1], [1])"),
     "register_script_namespace": _relax("T.register_script_namespace('x', 1)"),
     "the parser itself": _relax("y = __current_script_parser__.diag"),
@@ -133,16 +142,13 @@ ATTACKS: dict[str, str] = {
     "from_source": "import tvm\n" + _relax("y = tvm.script.from_source('')"),
     "type inference": _relax(params="x: R.Callable(derive_func='runtime.SystemLib')"),
     "type inference by position": _relax(params="x: R.Callable(None, None, True, 'runtime.SystemLib')"),
-    # names that are not what they seem
-    "R is computed": "R = __import__('os')\n" + _tir("a[0] = R.mkdir('MARK') or 1.0", imports=_NO_R),
-    "R is a library": "import os as R\n" + _tir("a[0] = R.mkdir('MARK') or 1.0", imports=_NO_R),
     "R is assigned inside": _relax("R = x"),
     "T is rebound later": _tir("a[0] = T.mkdir('MARK') or 1.0") + "import os as T\n",
     "a star import": "from os import *\n" + _tir("a[0] = mkdir('MARK') or 1.0"),
     "an imported name": "from mylib import SHAPE\n" + _size("SHAPE()"),
-    "a function of the file": "def f():\n    return EVIL\n" + _size("f()"),
-    "another encoding": "# -*- coding: utf-7 -*-\n" + _size("+AF8-_import__('os').mkdir('MARK') or 1"),
 }
+
+ATTACKS = WORKING | NEEDS_MORE
 
 # read without complaint: what runs when the file is imported does not run when it is read
 HARMLESS: dict[str, str] = {
@@ -151,45 +157,6 @@ HARMLESS: dict[str, str] = {
     "default of a function outside": "def f(x=EVIL):\n    pass\n" + _relax(),
     "base of a class outside": "class C(EVIL):\n    pass\n" + _relax(),
 }
-
-NEEDS_MORE = frozenset(
-    {
-        "a star import",
-        "an imported name",
-        "annotation that is called",
-        "annotation that is called before its name is bound",
-        "base class",
-        "call_kernel",
-        "class body loop",
-        "class decorator argument",
-        "class keyword",
-        "f-string",
-        "from_source",
-        "getattr",
-        "global",
-        "import",
-        "inline",
-        "macro",
-        "match",
-        "modules of tvm",
-        "print",
-        "python function",
-        "quoted extent of a buffer",
-        "R is assigned inside",
-        "raise",
-        "register_script_namespace",
-        "subclasses",
-        "subscript of a builtin",
-        "T is rebound later",
-        "the parser itself",
-        "try",
-        "tvm",
-        "two decorators",
-        "type inference",
-        "type inference by position",
-        "walrus",
-    }
-)
 
 
 def written(template: str, mark: str) -> str:
