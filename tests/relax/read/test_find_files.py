@@ -18,13 +18,11 @@ GRAPH = '{"root_index": 0, "nodes": []}'
 def tree(tmp_path: Path) -> Path:
     for folder in ("models/inner", "models/__pycache__", "models/.hidden", "empty"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "models/b.py").write_text(SCRIPT)
-    (tmp_path / "models/a.json").write_text(GRAPH)
-    (tmp_path / "models/config.json").write_text('{"a": 1}')
-    (tmp_path / "models/plain.py").write_text("x = 1\n")
+    for name in ("b.py", "__pycache__/d.py", ".hidden/e.py"):
+        (tmp_path / "models" / name).write_text(SCRIPT)
+    for name, text in (("a.json", GRAPH), ("config.json", '{"a": 1}'), ("plain.py", "x = 1\n")):
+        (tmp_path / "models" / name).write_text(text)
     (tmp_path / "models/inner/c.json.gz").write_bytes(gzip.compress(GRAPH.encode()))
-    (tmp_path / "models/__pycache__/d.py").write_text(SCRIPT)
-    (tmp_path / "models/.hidden/e.py").write_text(SCRIPT)
     return tmp_path
 
 

@@ -34,7 +34,7 @@ def test_plain_and_gzipped(text: str) -> None:
         assert tvm_ffi.structural_equal(load_module(data), module(), map_free_vars=True)
 
 
-def test_a_lone_function(text: str) -> None:
+def test_a_lone_function() -> None:
     loaded = load_module(tvm.ir.save_json(module()["main"]).encode())
     assert [g.name_hint for g in loaded.get_global_vars()] == ["main"]
 

@@ -21,6 +21,11 @@ from symalloc.relax.source_spans import source_of
 Dims = Sequence[int | str | None]
 
 
+def node(operator: str, inputs: str, output: str = "y", **more: Any) -> Any:
+    """A node with inputs whose names are separated by blanks."""
+    return helper.make_node(operator, inputs.split(), [output], **more)
+
+
 def value(name: str, dims: Dims | None, kind: int = TensorProto.FLOAT) -> Any:
     return helper.make_tensor_value_info(name, kind, dims)
 
@@ -31,7 +36,7 @@ def model(nodes: Sequence[Any], *inputs: Any, opset: int = 17, **more: Any) -> o
 
 
 def relu(*dims: int | str | None) -> onnx.ModelProto:
-    return model([helper.make_node("Relu", ["x"], ["y"])], value("x", dims))
+    return model([node("Relu", "x")], value("x", dims))
 
 
 def shape(mod: tvm.IRModule, index: int = 0) -> list[str]:
@@ -40,9 +45,9 @@ def shape(mod: tvm.IRModule, index: int = 0) -> list[str]:
 
 def test_calls_name_the_node_that_they_come_from() -> None:
     nodes = [
-        helper.make_node("MatMul", ["x", "x"], ["a"], name="/layers.0/MatMul"),
-        helper.make_node("Gelu", ["a"], ["b"]),
-        helper.make_node("Add", ["b", "b"], ["y"], name="add"),
+        node("MatMul", "x x", "a", name="/layers.0/MatMul"),
+        node("Gelu", "a", "b"),
+        node("Add", "b b", name="add"),
     ]
     mod = import_onnx(model(nodes, value("x", ["n", "n"]), opset=20))
     found = [(str(b.value.op.name), source_of(b)) for b in bindings_in(mod["main"].body) if source_of(b)]
@@ -54,22 +59,17 @@ def test_calls_name_the_node_that_they_come_from() -> None:
 
 def test_calls_in_a_branch_name_their_own_node() -> None:
     def branch(operator: str) -> Any:
-        node = helper.make_node(operator, ["x"], ["z"], name=f"the {operator}")
-        return helper.make_graph([node], operator, [], [value("z", None)])
+        made = node(operator, "x", "z", name=f"the {operator}")
+        return helper.make_graph([made], operator, [], [value("z", None)])
 
-    nodes = [
-        helper.make_node(
-            "If", ["c"], ["y"], name="either", then_branch=branch("Relu"), else_branch=branch("Tanh")
-        )
-    ]
-    mod = import_onnx(model(nodes, value("x", ["n"]), value("c", [], TensorProto.BOOL)))
+    either = node("If", "c", name="either", then_branch=branch("Relu"), else_branch=branch("Tanh"))
+    mod = import_onnx(model([either], value("x", ["n"]), value("c", [], TensorProto.BOOL)))
     assert {source_of(b) for b in bindings_in(mod["main"].body)} - {""} == {"the Relu", "the Tanh"}
 
 
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        (["batch", 4], ["batch", "4"]),
         (["n", "n"], ["n", "n"]),
         (["batch size", 4], ["batch_size", "4"]),
         (["batch size", "batch_size"], ["batch_size_1", "batch_size"]),
@@ -91,21 +91,17 @@ def test_dimensions_are_called_as_their_author_called_them(written: Dims, read: 
 
 
 def test_one_name_is_one_dimension_across_inputs() -> None:
-    nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
-    mod = import_onnx(model(nodes, value("x", ["batch size", "n"]), value("z", ["batch size", "n"])))
-    (x, z) = (param.ty.shape.values for param in mod["main"].params)
+    given = (value(name, ["batch size", "n"]) for name in "xz")
+    mod = import_onnx(model([node("Add", "x z")], *given))
+    x, z = (param.ty.shape.values for param in mod["main"].params)
     assert all(one.same_as(other) for one, other in zip(x, z, strict=True))
     assert [param.name for param in mod["main"].params] == ["x", "z"]
 
 
 def test_weights_are_constants_also_where_they_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     weight = numpy_helper.from_array(np.eye(64, dtype=np.float32), "w")
-    made = model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        value("x", ["n", 64]),
-        value("w", [64, 64]),
-        initializer=[weight],
-    )
+    given = value("x", ["n", 64]), value("w", [64, 64])
+    made = model([node("MatMul", "x w")], *given, initializer=[weight])
     path = tmp_path / "m.onnx"
     onnx.save(made, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
     mod = load_onnx(path, path.read_bytes())
@@ -115,41 +111,20 @@ def test_weights_are_constants_also_where_they_lie_in_a_file_of_their_own(tmp_pa
         load_onnx(path, path.read_bytes())
 
 
+TWO, SQUARES = value("x", [2]), value("x", ["n", 2, 2])
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (
-            model([helper.make_node("Loop", ["k", "c", "x"], ["y"], body=relu(2).graph)], value("x", [2])),
-            "does not know operator Loop",
-        ),
-        (
-            model([helper.make_node("Add", ["x", "z"], ["y"], name="add")], value("x", [2])),
-            r"operator Add \(node `add`\): nothing defines its input `z` before it",
-        ),
-        (
-            model([helper.make_node("Relu", ["x"], ["y"])] * 2, value("x", [2])),
-            "more than one node makes `y`",
-        ),
-        (
-            model([helper.make_node("Relu", ["x"], ["z"])], value("x", [2])),
-            "the graph: KeyError 'y'",
-        ),
-        (
-            model([helper.make_node("Relu", ["x"], ["y"])], value("x", [2]), opset=999),
-            "of opset 999, and onnx",
-        ),
-        (
-            model([helper.make_node("Det", ["x"], ["y"], name="det_1")], value("x", ["n", 2, 2])),
-            r"TVM's ONNX importer does not know operator Det \(node `det_1`\)",
-        ),
-        (
-            model([helper.make_node("Det", ["x"], ["y"])], value("x", ["n", 2, 2])),
-            r"does not know operator Det \(node that makes y\)",
-        ),
-        (
-            model([helper.make_node("MatMul", ["x", "x"], ["y"], name="/net/mm")], value("x", [2, 3])),
-            r"operator MatMul \(node `/net/mm`\): ",
-        ),
+        (model([node("Loop", "k c x", body=relu(2).graph)], TWO), "does not know operator Loop"),
+        (model([node("Add", "x z", name="a")], TWO), r"Add \(node `a`\): nothing defines its input `z` "),
+        (model([node("Relu", "x")] * 2, TWO), "more than one node makes `y`"),
+        (model([node("Relu", "x", "z")], TWO), "the graph: KeyError 'y'"),
+        (model([node("Relu", "x")], TWO, opset=999), "of opset 999, and onnx"),
+        (model([node("Det", "x", name="d")], SQUARES), r"ONNX importer does not know .* Det \(node `d`\)"),
+        (model([node("Det", "x")], SQUARES), r"does not know operator Det \(node that makes y\)"),
+        (model([node("MatMul", "x x", name="mm")], value("x", [2, 3])), r"MatMul \(node `mm`\): "),
     ],
 )
 def test_what_cannot_be_imported_is_said_with_its_place(made: onnx.ModelProto, said: str) -> None:
@@ -158,22 +133,16 @@ def test_what_cannot_be_imported_is_said_with_its_place(made: onnx.ModelProto, s
 
 
 def test_an_operator_of_another_domain_is_not_taken_for_that_of_onnx() -> None:
-    made = model([helper.make_node("Relu", ["x"], ["y"], name="r", domain="ours")], value("x", ["n"]))
+    made = model([node("Relu", "x", name="r", domain="ours")], value("x", ["n"]))
     made.opset_import.append(helper.make_opsetid("ours", 1))
     with pytest.raises(ImportRefusedError, match=r"does not know operator ours.Relu \(node `r`\)"):
         import_onnx(made)
 
 
 def test_functions_of_a_model_are_inlined() -> None:
-    twice = helper.make_function(
-        "ours",
-        "Twice",
-        ["a"],
-        ["b"],
-        [helper.make_node("Add", ["a", "a"], ["b"])],
-        [helper.make_opsetid("", 17)],
-    )
-    made = model([helper.make_node("Twice", ["x"], ["y"], domain="ours")], value("x", ["n"]))
+    opset = helper.make_opsetid("", 17)
+    twice = helper.make_function("ours", "Twice", ["a"], ["b"], [node("Add", "a a", "b")], [opset])
+    made = model([node("Twice", "x", domain="ours")], value("x", ["n"]))
     made.opset_import.append(helper.make_opsetid("ours", 1))
     made.functions.append(twice)
     assert shape(import_onnx(made)) == ["n"]
@@ -181,9 +150,9 @@ def test_functions_of_a_model_are_inlined() -> None:
 
 def test_an_input_that_is_no_tensor_is_named() -> None:
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, ["n"])
-    nodes = [helper.make_node("SequenceAt", ["s", "i"], ["y"])]
+    made = model([node("SequenceAt", "s i")], sequence, value("i", [], TensorProto.INT64))
     with pytest.raises(ImportRefusedError, match="the input `s` is no tensor but sequence"):
-        import_onnx(model(nodes, sequence, value("i", [], TensorProto.INT64)))
+        import_onnx(made)
 
 
 @pytest.mark.parametrize(

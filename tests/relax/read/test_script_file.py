@@ -7,13 +7,7 @@ import ast
 import pytest
 
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.script_file import (
-    Constant,
-    Opaque,
-    constant_of,
-    decode,
-    parse_text,
-)
+from symalloc.relax.read.script_file import Constant, Opaque, constant_of, decode, parse_text
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = "@I.ir_module\nclass M:\n    pass\n"
@@ -24,24 +18,19 @@ def bindings(text: str) -> dict[str, object]:
 
 
 def test_modules_of_a_file_in_order() -> None:
-    text = (
-        IMPORTS
-        + MODULE
-        + "@R.function\ndef lone(x):\n    return x\n"
-        + "def test():\n    if True:\n        @I.ir_module(check_well_formed=False)\n        class Inner:\n"
-        + "            pass\n"
-        + "class Plain:\n    pass\n"
+    inner = (
+        "def test():\n    if True:\n        @I.ir_module(check_well_formed=False)\n        class I: pass\n"
     )
-    script = parse_text("m.py", text)
-    assert [(m.name, m.first_line) for m in script.modules] == [("M", 2), ("lone", 5), ("Inner", 10)]
+    lone = "@R.function\ndef lone(x):\n    return x\n"
+    script = parse_text("m.py", IMPORTS + MODULE + lone + inner + "class Plain:\n    pass\n")
+    assert [(m.name, m.first_line) for m in script.modules] == [("M", 2), ("lone", 5), ("I", 10)]
 
 
 def test_a_name_bound_twice_is_not_trusted() -> None:
     assert isinstance(bindings("N = 1\nN = 2\n")["N"], Opaque)
     assert bindings("N = 1\nN = 1\n")["N"] == Constant(1)
-    assert isinstance(
-        bindings(IMPORTS + "try:\n    import os as R\nexcept ImportError:\n    pass\n")["R"], Opaque
-    )
+    again = "try:\n    import os as R\nexcept ImportError:\n    pass\n"
+    assert isinstance(bindings(IMPORTS + again)["R"], Opaque)
 
 
 def test_metadata_that_holds_code_is_not_loaded() -> None:
@@ -81,11 +70,8 @@ def test_a_syntax_error_points_into_the_text(text: str) -> None:
 
 def test_encodings_and_line_ends() -> None:
     text = "é = 1\r\nx = 2\rN = 3\n"
-    for data in (
-        text.encode(),
-        b"\xef\xbb\xbf" + text.encode(),
-        b"# coding: latin-1\n" + text.encode("latin-1"),
-    ):
+    latin = b"# coding: latin-1\n" + text.encode("latin-1")
+    for data in (text.encode(), b"\xef\xbb\xbf" + text.encode(), latin):
         assert parse_text("m.py", decode(data)).bindings["N"] == Constant(3)
 
 
