@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 
 import pytest
 
@@ -56,9 +55,22 @@ def shape_of(instructions: list[m.Instruction], name: str = "s") -> object:
     return found.values if isinstance(found, ShapeType) else found
 
 
-def test_stores_are_carried_out_in_order(program: Read) -> None:
-    found = body(program, MATCH, "_1 = cls.sizes(heap)", SHAPE)
-    assert shape_of(found) == (N + 1, 8 * N, floordiv(N + 1, 4))
+STORED = (N + 1, 8 * N, floordiv(N + 1, 4))
+IF = ("if c:", "    u = cls.sizes(heap)", "else:")
+
+
+@pytest.mark.parametrize(
+    ("between", "stored"),
+    [
+        (("_1 = cls.sizes(heap)",), STORED),
+        ((*IF, "    u = cls.sizes(heap)"), STORED),
+        ((*IF, "    u = R.tuple()"), None),
+        (("_1 = cls.sizes(heap)", 'u = R.call_packed("other", heap, ty_args=(R.Tuple,))'), None),
+    ],
+    ids=["in order", "branches that store alike", "branches that do not", "who knows what another changes"],
+)
+def test_what_is_stored_is_known(program: Read, between: tuple[str, ...], stored: object) -> None:
+    assert shape_of(body(program, MATCH, *between, SHAPE)) == stored
 
 
 @pytest.mark.parametrize(("inner", "known"), [("T.evaluate(0)", True), ("H[T.int64(3)] = T.int64(1)", False)])
@@ -69,20 +81,13 @@ def test_a_function_of_sizes_may_check_them(
     check = f"if H[T.int64(0)] > T.int64(8):\n                {inner}\n            "
     monkeypatch.setitem(globals(), "HEAP", HEAP.replace(store, check + store))
     found = shape_of(body(program, MATCH, "_1 = cls.sizes(heap)", SHAPE))
-    assert found == ((N + 1, 8 * N, floordiv(N + 1, 4)) if known else None)
+    assert found == (STORED if known else None)
 
 
 def test_what_is_stored_later_is_not_known_earlier(program: Read) -> None:
     found = body(program, MATCH, SHAPE, "_1 = cls.sizes(heap)")
     assert shape_of(found) is None
     assert any(isinstance(i, m.NotUnderstood) and "slot of the shape heap" in i.what for i in found)
-
-
-def test_branches_that_store_alike(program: Read) -> None:
-    alike = ("if c:", "    u = cls.sizes(heap)", "else:", "    u = cls.sizes(heap)")
-    assert shape_of(body(program, MATCH, *alike, SHAPE)) == (N + 1, 8 * N, floordiv(N + 1, 4))
-    other = ("if c:", "    u = cls.sizes(heap)", "else:", "    u = R.tuple()")
-    assert shape_of(body(program, MATCH, *other, SHAPE)) is None
 
 
 def test_an_extent_that_nothing_tells_becomes_a_symbol(program: Read) -> None:
@@ -109,11 +114,6 @@ def test_scalars_go_through_the_heap(program: Read) -> None:
     assert [i.condition for i in found if isinstance(i, m.Assert)][-1] == eq(8 * N, floordiv(N + 1, 4))
 
 
-def test_a_function_of_another_kind_may_change_every_slot(program: Read) -> None:
-    unknown = 'u = R.call_packed("other", heap, ty_args=(R.Tuple,))'
-    assert shape_of(body(program, MATCH, "_1 = cls.sizes(heap)", unknown, SHAPE)) is None
-
-
 @pytest.mark.parametrize("arguments", ["heap, 1, 1, 4", "heap, 1, 1, -1", "heap, 2, 0, 3"])
 def test_calls_that_make_no_sense(program: Read, arguments: str) -> None:
     found = body(program, MATCH, packed("s", "make_shape", arguments, "R.Shape(ndim=1)"))
@@ -123,12 +123,6 @@ def test_calls_that_make_no_sense(program: Read, arguments: str) -> None:
 # -- real modules ------------------------------------------------------------------------------------------
 
 NAMES = ("mlp_dynamic_batch", "branches", "tuple_through_function", "recursion", "unique", "append_to_cache")
-
-
-@cache
-def programs(name: str) -> tuple[m.Program, ...]:
-    kept = stages_of(MODELS[name].build(), first="LowerRuntimeBuiltin")
-    return tuple(extract(stage.mod, name="Module", stage=stage.stage) for stage in kept)
 
 
 def memory(program: m.Program) -> Iterator[tuple[object, ...]]:
@@ -141,18 +135,14 @@ def memory(program: m.Program) -> Iterator[tuple[object, ...]]:
                 case m.AllocTensor():
                     yield name, made.var.name, made.offset, made.shape
                 case m.CallKernel():
-                    kinds = [a.value if isinstance(a, m.Scalar) else _shape(a) for a in made.arguments]
-                    yield name, made.kernel, *kinds
-
-
-def _shape(operand: m.Operand) -> object:
-    kind = operand.type if isinstance(operand, m.Var) else None
-    return kind.shape if isinstance(kind, TensorType) else None
+                    known = (getattr(each, "type", each) for each in made.arguments)
+                    yield name, made.kernel, *(getattr(k, "shape", getattr(k, "value", None)) for k in known)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_offsets_and_shapes_stay_the_same(name: str) -> None:
-    before, *later = programs(name)
+    kept = stages_of(MODELS[name].build(), first="LowerRuntimeBuiltin")
+    before, *later = (extract(stage.mod, name="Module", stage=stage.stage) for stage in kept)
     assert [program.stage for program in later] == ["ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol"]
     for program in later:
         assert list(memory(program)) == list(memory(before))
