@@ -57,18 +57,14 @@ class Remembering(nn.Module):
         rows = op.reshape(self.project(x), (x.shape[0], 2, 8))
         self.keys.append(rows)
         self.values.append(rows + rows)
-        scores = op.matmul(
-            op.permute_dims(rows, (1, 0, 2)), op.permute_dims(self.keys.view(total), (1, 2, 0))
-        )
+        keys = op.permute_dims(self.keys.view(total), (1, 2, 0))
+        scores = op.matmul(op.permute_dims(rows, (1, 0, 2)), keys)
         return op.matmul(op.softmax(scores, -1), op.permute_dims(self.values.view(total), (1, 0, 2)))
 
 
 def test_a_function_makes_several_at_once() -> None:
-    spec = {
-        "x": nn.spec.Tensor(["n", 16], "float32"),
-        "total": int,
-        "$": {"param_mode": "packed", "effect_mode": "packed"},
-    }
+    modes = {"param_mode": "packed", "effect_mode": "packed"}
+    spec = {"x": nn.spec.Tensor(["n", 16], "float32"), "total": int, "$": modes}
     module, *_ = Remembering().export_tvm({"forward": spec}, debug=True)
     runner = Runner(module, function="forward")
     binding = {"n": 3, "total": 3}
@@ -79,77 +75,61 @@ def test_a_function_makes_several_at_once() -> None:
     assert [output.shape for output in found.outputs] == [(2, 3, 8)]
 
 
-RECURRENT = tvm.script.from_source("""
-@I.ir_module
-class Recurrent:
+_KERNEL = """
     @T.prim_func(s_tir=True)
-    def get(states: T.handle, sequences: T.handle, history: T.handle, out: T.handle):
+    def {name}(states: T.handle, sequences: T.handle, history: T.handle, others: T.handle):
         b, s, h = T.int64(), T.int64(), T.int64()
         state = T.match_buffer(states, (s, h, T.int64(8)), "float32")
         which = T.match_buffer(sequences, (b,), "int32")
         at = T.match_buffer(history, (b,), "int32")
-        rows = T.match_buffer(out, (b, T.int64(8)), "float32")
+        rows = T.match_buffer(others, (b, T.int64(8)), "float32")
         for i, j in T.grid(b, T.int64(8)):
-            with T.sblock("get"):
+            with T.sblock("{name}"):
                 vi, vj = T.axis.remap("SS", [i, j])
-                rows[vi, vj] = state[T.Cast("int64", which[vi]), T.Cast("int64", at[vi]), vj]
-
-    @T.prim_func(s_tir=True)
-    def set(states: T.handle, sequences: T.handle, history: T.handle, given: T.handle):
-        b, s, h = T.int64(), T.int64(), T.int64()
-        state = T.match_buffer(states, (s, h, T.int64(8)), "float32")
-        which = T.match_buffer(sequences, (b,), "int32")
-        at = T.match_buffer(history, (b,), "int32")
-        rows = T.match_buffer(given, (b, T.int64(8)), "float32")
-        for i, j in T.grid(b, T.int64(8)):
-            with T.sblock("set"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                state[T.Cast("int64", which[vi]), (T.Cast("int64", at[vi]) + 1) % h, vj] = rows[vi, vj]
-
+                {does}
+"""
+_GETS = 'rows[vi, vj] = state[T.Cast("int64", which[vi]), T.Cast("int64", at[vi]), vj]'
+_SETS = 'state[T.Cast("int64", which[vi]), (T.Cast("int64", at[vi]) + 1) % h, vj] = rows[vi, vj]'
+_FUNCTIONS = """
     @R.function
     def create_rnn_state(
-        batch: R.Shape(["max_batch_size"]),
-        history: R.Shape(["max_history"]),
-        first: R.Tensor((8,), "float32"),
+        batch: R.Shape(["max_batch_size"]), history: R.Shape(["max_history"]), row: R.Tensor((8,), "float32")
     ) -> R.Any:
         max_batch_size, max_history = T.int64(), T.int64()
-        cls = Recurrent
-        state = R.call_pure_packed(
-            "vm.builtin.rnn_state_create",
-            R.prim_value(1), R.prim_value(max_batch_size), R.prim_value(max_history),
-            R.tuple(cls.get), R.tuple(cls.set), R.tuple(first), ty_args=(R.Any,),
+        return R.call_pure_packed(
+            "vm.builtin.rnn_state_create", R.prim_value(1), R.prim_value(max_batch_size),
+            R.prim_value(max_history), R.tuple(Recurrent.get), R.tuple(Recurrent.set), R.tuple(row),
+            ty_args=(R.Any,),
         )
-        return state
 
     @R.function
     def create_cache(rows: R.Shape(["k"])) -> R.Any:
         k = T.int64()
-        empty = R.zeros((k, 8), "float32")
-        cache = R.call_pure_packed(
-            "vm.builtin.attention_kv_cache_create", empty, R.shape([k, 8]), R.prim_value(0), ty_args=(R.Any,)
+        return R.call_pure_packed(
+            "vm.builtin.attention_kv_cache_create", R.zeros((k, 8), "float32"), R.shape([k, 8]),
+            R.prim_value(0), ty_args=(R.Any,),
         )
-        return cache
 
     @R.function
-    def step(
-        x: R.Tensor(("b", 8), "float32"), cache: R.Tuple(R.Any), rnn_state: R.Any
-    ) -> R.Tuple(R.Tensor(("b", 8), "float32"), R.Any):
+    def step(x: R.Tensor(("b", 8), "float32"), cache: R.Tuple(R.Any), rnn_state: R.Any):
         b = T.int64()
-        with R.dataflow():
-            before = R.call_dps_packed(
-                "vm.builtin.rnn_state_get", (rnn_state, R.prim_value(0), R.prim_value(0)),
-                out_ty=R.Tensor((b, 8), "float32"),
-            )
-            sum = R.add(x, before)
-            square = R.multiply(sum, sum)
-            after = R.call_pure_packed(
-                "vm.builtin.rnn_state_set",
-                rnn_state, R.prim_value(0), R.prim_value(0), square, ty_args=(R.Any,),
-            )
-            result = R.add(square, sum)
-            R.output(result, after)
-        return (result, after)
-""")
+        before = R.call_dps_packed(
+            "vm.builtin.rnn_state_get", (rnn_state, R.prim_value(0), R.prim_value(0)),
+            out_ty=R.Tensor((b, 8), "float32"),
+        )
+        sum = R.add(x, before)
+        square = R.multiply(sum, sum)
+        after = R.call_pure_packed(
+            "vm.builtin.rnn_state_set", rnn_state, R.prim_value(0), R.prim_value(0), square, ty_args=(R.Any,),
+        )
+        return (R.add(square, sum), after)
+"""
+RECURRENT = tvm.script.from_source(
+    "@I.ir_module\nclass Recurrent:"
+    + _KERNEL.format(name="get", does=_GETS)
+    + _KERNEL.format(name="set", does=_SETS)
+    + _FUNCTIONS
+)
 
 
 def test_each_object_is_made_by_what_is_called_like_it() -> None:
@@ -163,31 +143,24 @@ def test_each_object_is_made_by_what_is_called_like_it() -> None:
         assert found.checked and found.difference is None and found.outputs[0].shape == (2, 8)
 
 
-TWO_MAKERS = tvm.script.from_source("""
+_TAKES = """
 @I.ir_module
-class TwoMakers:
-    @R.function
-    def one(s: R.Shape(["k"])) -> R.Any:
-        return R.call_pure_packed("make", s, ty_args=R.Any)
-
-    @R.function
-    def two(s: R.Shape(["k"])) -> R.Any:
-        return R.call_pure_packed("make", s, ty_args=R.Any)
-
+class Module:
     @R.function
     def main(x: R.Tensor(("n", 4), "float32"), c: R.Any) -> R.Tensor(("n", 4), "float32"):
         return x
-""")
-
-
-def _less(*names: str) -> tvm.IRModule:
-    return tvm.IRModule({v: f for v, f in TWO_MAKERS.functions_items() if v.name_hint not in names})
+"""
+_MAKES = """
+    @R.function
+    def {}(s: R.Shape(["k"])) -> R.Any:
+        return R.call_pure_packed("make", s, ty_args=R.Any)
+"""
 
 
 @pytest.mark.parametrize(
-    ("module", "said"),
-    [(_less(), "several do, or not as many: `one`, `two`"), (_less("one", "two"), "none does")],
+    ("makers", "said"), [(["one", "two"], "several do, or not as many: `one`, `two`"), ([], "none does")]
 )
-def test_one_function_has_to_make_them(module: tvm.IRModule, said: str) -> None:
+def test_one_function_has_to_make_them(makers: list[str], said: str) -> None:
+    module = tvm.script.from_source(_TAKES + "".join(map(_MAKES.format, makers)))
     with pytest.raises(RunError, match=said):
         Runner(module, function="main").run({"n": 1})

@@ -12,17 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+import symalloc
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.run.machine import (
-    HookError,
-    MachineBusyError,
-    _require_hook,
-    memory_cfg,
-    try_hook,
-)
-from tests.pool.processes import died
+from symalloc.relax.run.machine import HookError, MachineBusyError, _require_hook, memory_cfg, try_hook
+from tests.pool.processes import at_once, died
 from tests.relax.built import MODULES, machine_on
 
 
@@ -30,9 +23,8 @@ def _input(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n, 8)).astype("float32")
 
 
-def _call(machine: relax.VirtualMachine, x: np.ndarray) -> np.ndarray:
-    result: np.ndarray = machine["main"](tvm.runtime.tensor(x)).numpy()
-    return result
+def _call(machine: relax.VirtualMachine, x: np.ndarray) -> Any:
+    return machine["main"](tvm.runtime.tensor(x)).numpy()
 
 
 def test_a_second_thread_gets_an_error_where_one_is_in_a_machine(program: Any) -> None:
@@ -47,11 +39,7 @@ def test_a_second_thread_gets_an_error_where_one_is_in_a_machine(program: Any) -
             except MachineBusyError as error:
                 busy.append(error)
 
-    threads = [Thread(target=call) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[call] * 4)
     assert len(busy) < 160 and all("make one for each thread" in str(error) for error in busy)
     machine.set_input("main", x)
     machine.invoke_stateful("main")
@@ -94,52 +82,40 @@ def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) ->
     assert asked.is_set() and session.statistics().refused == 0
 
 
-def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
-    module = MODULES.Chain
-    planned = PlanMemory()(lower(module, "llvm"))
+def test_a_planned_call_allocates_its_arena_and_its_output_and_no_more_pages_once_warm() -> None:
     pool = InstrumentedPool()
-    machine = machine_on(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)
-    for n in range(1, 50):
-        before = pool.statistics()
+    machine = machine_on(relax.build(symalloc.plan(MODULES.Chain).module, "llvm"), pool)
+    for n in range(50):  # the first call may take a shape heap, too
         _call(machine, _input(n))
-        # the first call finds out that the machine's shape heap would come from the pool, too
-        # (unless a machine that is gone had the same address, and left a heap of that size)
-        assert pool.statistics().allocs - before.allocs in ((2, 3) if n == 1 else (2,))
     warm = pool.statistics()
-    for n in range(1, 50):
+    for n in range(50):
         _call(machine, _input(n))
     now = pool.statistics()
+    assert now.allocs - warm.allocs == 2 * 50
     assert (now.commits, now.decommits, now.reserved) == (warm.commits, warm.decommits, warm.reserved)
 
 
-def test_a_function_that_calls_itself_has_a_shape_heap_for_each_call() -> None:
+CALLED = """
+@I.ir_module
+class Module:
+    @R.function
+    def inner(y: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        n = T.int64()
+        return R.broadcast_to(R.sum(y), R.shape([n, 8]))
+
+    @R.function
+    def main(x: R.Tensor(("m", 8), "float32")):
+        twice = Module.inner(R.concat([x, x]))
+        return R.multiply(x, R.sum(twice))
+"""
+
+
+def test_a_function_that_calls_another_has_a_shape_heap_for_each_call() -> None:
     """Each activation reads its sizes again behind the inner call."""
-    module = _countdown()
-    ours, stock = (
-        machine_on(relax.build(module, "llvm"), InstrumentedPool()),
-        machine_on(relax.build(module, "llvm"), None),
-    )
-    for _ in range(2):
-        for n in (1, 2, 7):
-            x = tvm.runtime.tensor(np.arange(n, dtype="float32"))
-            assert np.array_equal(ours["outer"](x).numpy(), stock["outer"](x).numpy())
-
-
-def _countdown() -> Any:
-    """`outer` calls `inner` at twice the length; both read their own `n` before and after."""
-    builder = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64")
-    y = relax.Var("y", relax.TensorType((n,), "float32"))
-    with builder.function("inner", [y]):
-        builder.emit_func_output(builder.emit(relax.op.broadcast_to(relax.op.sum(y), relax.ShapeExpr([n]))))
-    m = tvm.tirx.Var("m", "int64")
-    x = relax.Var("x", relax.TensorType((m,), "float32"))
-    with builder.function("outer", [x]):
-        twice = builder.emit(relax.op.concat([x, x]))
-        inner = builder.emit(relax.Call(builder.get().get_global_var("inner"), [twice]))
-        summed = builder.emit(relax.op.sum(inner))
-        builder.emit_func_output(builder.emit(relax.op.multiply(x, summed)))
-    return builder.get()
+    program = relax.build(tvm.script.from_source(CALLED), "llvm")
+    ours, stock = machine_on(program, InstrumentedPool()), machine_on(program, None)
+    for n in (1, 2, 7) * 2:
+        assert np.array_equal(_call(ours, _input(n)), _call(stock, _input(n)))
 
 
 # -- the hook is tried out ----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ MIB = 2**20
 
 
 @pytest.fixture
-def pool() -> Iterator[InstrumentedPool]:
-    yield InstrumentedPool(capacity=2**36)
+def pool() -> InstrumentedPool:
+    return InstrumentedPool(capacity=2**36)
 
 
 def _call(machine: Any, n: int = 3_000) -> Any:

@@ -14,50 +14,35 @@ from tvm import relax
 
 import symalloc
 from symalloc.errors import RunError, SymallocError
-from symalloc.planner.memory_report.runs import PlanKind, RunOptions
-from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.program import types
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
-from symalloc.program.types import (
-    DType,
-    FunctionType,
-    OpaqueType,
-    ScalarType,
-    ShapeType,
-    StorageType,
-    TensorType,
-    TupleType,
-    Type,
-)
 from symalloc.relax.files.load import load_one
 from symalloc.relax.run.inputs import random_arguments
-from symalloc.relax.run.runner import Runner, sweep
+from symalloc.relax.run.runner import Runner
 from symalloc.relax.workers.worker_pool import call_in_child
-from symalloc.size.expr import Expr, constant, floordiv, symbol
+from symalloc.size.expr import Expr, floordiv, symbol
 from tests.relax.built import MODULES, SCRIPT, graph
 
-FLOAT, INT = DType("float32", 32), DType("int64", 64)
+FLOAT, INT = types.DType("float32", 32), types.DType("int64", 64)
+N = symbol("n")
 
 
-def tensor(*shape: Expr | int, dtype: DType = FLOAT) -> TensorType:
-    return TensorType(shape=tuple(e if isinstance(e, Expr) else constant(e) for e in shape), dtype=dtype)
+def tensor(*shape: Expr) -> types.TensorType:
+    return types.TensorType(shape=shape, dtype=FLOAT)
 
 
-def function(*types: Type, **origins: Origin) -> Function:
-    nothing = TupleValue(())
+def function(*kinds: types.Type, **origins: Origin) -> Function:
     return Function(
         name="f",
-        params=tuple(Var(f"p{i}", kind) for i, kind in enumerate(types)),
-        body=Block(instructions=(), result=nothing),
-        result_type=TupleType(fields=()),
+        params=tuple(Var(f"p{i}", kind) for i, kind in enumerate(kinds)),
+        body=Block(instructions=(), result=TupleValue(())),
+        result_type=types.TupleType(fields=()),
         symbols=origins,
     )
 
 
-N, M = symbol("n"), symbol("m")
-
-
 def test_arguments_are_the_same_for_the_same_seed() -> None:
-    f = function(tensor(N, 4), n=Origin.DIMENSION)
+    f = function(tensor(N, N), n=Origin.DIMENSION)
     (one,), (again,), (other,) = (random_arguments(f, {"n": 3}, seed=s) for s in (7, 7, 8))
     assert isinstance(one, np.ndarray) and isinstance(again, np.ndarray) and isinstance(other, np.ndarray)
     assert one.tobytes() == again.tobytes() != other.tobytes()
@@ -68,10 +53,7 @@ def test_arguments_are_the_same_for_the_same_seed() -> None:
     [
         ({}, r"no value for `batch`, `n`; add --bind batch=128 --bind n=128"),
         ({"n": 1}, r"no value for `batch`"),
-        (
-            {"n": 1, "batch": 1, "batsch": 1},
-            r"`batsch` is no symbol .*; did you mean `batch`\?",
-        ),
+        ({"n": 1, "batch": 1, "batsch": 1}, r"`batsch` is no symbol .*; did you mean `batch`\?"),
         ({"n": -1, "batch": 1}, r"`n` is an extent of a tensor and cannot be -1"),
         ({"n": 2, "batch": 1}, r"the shape of `p0` comes out as \(-1,\)"),
         ({"n": 0, "batch": 1}, r"the shape of `p1` divides by zero"),
@@ -88,16 +70,16 @@ def test_a_binding_that_makes_no_sense_is_refused(binding: dict[str, int], probl
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        (OpaqueType(), ", an object: one public function"),
-        (TensorType(shape=None, dtype=FLOAT, ndim=2), ": its type leaves its shape open"),
-        (TensorType(shape=(N,), dtype=None), ": its type leaves its element type open"),
-        (ShapeType(values=None, ndim=2), ": its type leaves its shape open"),
-        (ScalarType(value=None, dtype=DType("int64", 64)), ": its type leaves its value open"),
-        (FunctionType(), ": it is a function"),
-        (StorageType(), ": it is memory that no tensor describes"),
+        (types.OpaqueType(), ", an object: one public function"),
+        (types.TensorType(shape=None, dtype=FLOAT, ndim=2), ": its type leaves its shape open"),
+        (types.TensorType(shape=(N,), dtype=None), ": its type leaves its element type open"),
+        (types.ShapeType(values=None, ndim=2), ": its type leaves its shape open"),
+        (types.ScalarType(value=None, dtype=INT), ": its type leaves its value open"),
+        (types.FunctionType(), ": it is a function"),
+        (types.StorageType(), ": it is memory that no tensor describes"),
     ],
 )
-def test_a_parameter_that_its_type_leaves_open_is_refused(kind: Type, why: str) -> None:
+def test_a_parameter_that_its_type_leaves_open_is_refused(kind: types.Type, why: str) -> None:
     with pytest.raises(RunError, match=f"no argument can be made up for the parameter `p0`{why}"):
         random_arguments(function(kind), {}, seed=0)
 
@@ -149,31 +131,21 @@ def test_nan_is_equal_to_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "options", "problem"),
+    ("module", "changed", "options", "problem"),
     [
-        ("Calls", {"function": "looks"}, "no public function `looks`; it has main, other"),
-        ("Cast", {}, r"TVM cannot build the module: .*symalloc\.tests\.nowhere"),
-        (
-            "Chain",
-            {"target": "no-such-target"},
-            "for the target 'no-such-target'",
-        ),
+        ("Calls", ("", ""), {"function": "looks"}, "no public function `looks`; it has main, other"),
+        ("Calls", ("def main", "def first"), {}, "choose one with --function: first, other"),
+        ("Cast", ("tests.head", "tests.nowhere"), {}, r"TVM cannot build the module: .*\.tests\.nowhere"),
+        ("Chain", ("", ""), {"target": "no-such-target"}, "for the target 'no-such-target'"),
     ],
 )
-def test_what_cannot_be_built_is_said(module: str, options: dict[str, Any], problem: str) -> None:
-    loaded = getattr(MODULES, module)
-    if module == "Cast":
-        text = SCRIPT.read_text().replace("symalloc.tests.head", "symalloc.tests.nowhere")
-        loaded = load_one(Path("modules.py"), data=text.encode(), module=module)
+def test_what_cannot_be_built_is_said(
+    module: str, changed: tuple[str, str], options: dict[str, Any], problem: str
+) -> None:
+    text = SCRIPT.read_text().replace(*changed)
+    loaded = load_one(Path("modules.py"), data=text.encode(), module=module)
     with pytest.raises(RunError, match=problem):
         Runner(loaded, **options).run({"n": 1})
-
-
-def test_several_functions_need_a_choice() -> None:
-    text = SCRIPT.read_text().replace("def main(x", "def first(x")
-    module = load_one(Path("modules.py"), data=text.encode(), module="Calls")
-    with pytest.raises(RunError, match="choose one with --function: first, other"):
-        Runner(module)
 
 
 def test_several_modules_need_a_choice() -> None:
@@ -181,36 +153,8 @@ def test_several_modules_need_a_choice() -> None:
         load_one(SCRIPT)
 
 
-# -- on a pool ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("plan", ("symalloc", "tvm", "none"))
-def test_a_pool_is_used_and_counted(plan: PlanKind) -> None:
-    pool = InstrumentedPool()
-    runner = Runner(MODULES.Chain, plan=plan, pool=pool)
-    result = runner.run({"n": 3}, check=True, repeat=4)
-    assert result.difference is None and result.pool is not None and result.plan == plan
-    # and once a shape heap, unless an earlier machine at this address has left one
-    assert result.pool.allocations - 4 * (2 if plan == "symalloc" else 3) in (0, 1)
-    assert result.pool.calls == 4 and result.pool.ratio > 1
-
-
-def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
-    bindings = [{"n": n} for n in (81_003, 1, 81_007)]  # extents that TVM has kept no memory for
-    runner = Runner(MODULES.Chain, pool=InstrumentedPool())
-    report = sweep(runner, bindings, RunOptions(repeat=2, check=True, compare=True))
-    assert report.ok and [r.binding for r in report.results] == bindings
-    assert all(len(r.seconds) == 2 and r.checked for r in report.results)
-    assert report.pool is not None and report.pool.calls == 6
-    assert report.peer is not None and len(report.peer.seconds) == 3 and report.peer.reserved > 0
-
-
-def test_what_a_pool_refuses_ends_a_sweep() -> None:
+def test_a_tensor_that_a_pool_refuses_is_named() -> None:
     issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
-    report = sweep(Runner(issue, pool=InstrumentedPool()), [{"m": m} for m in (3, 4, 5, 1025)])
-    assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2
-    assert report.refused is not None and report.refused.startswith("tensor `main.alloc (fill, ")
-    assert "issue_17322.py:18)`, float32[5], " in report.refused
     with pytest.raises(SymallocError, match=r"tensor `main\.alloc \(fill, .*, float32"):
         symalloc.run(issue, {"m": 5}, pool=symalloc.Pool())
 

@@ -24,12 +24,20 @@ MACHINES = 40
 @pytest.fixture(scope="module")
 def storage() -> Any:
     """A program that answers with a storage of a shape of bytes."""
-    builder = relax.BlockBuilder()
-    rows, columns = (tvm.tirx.Var(name, "int64") for name in ("rows", "columns"))
-    with builder.function("main", [relax.Var("shape", relax.ShapeType([rows, columns]))]):
-        made = relax.op.vm.alloc_storage(relax.ShapeExpr([rows, columns]), 0, "uint8")
-        builder.emit_func_output(builder.emit(made))
-    return relax.build(builder.get(), "llvm")
+    return relax.build(_reserving("return storage"), "llvm")
+
+
+def _reserving(then: str) -> tvm.IRModule:
+    """A module that reserves a storage of a shape of bytes, and what it does then."""
+    return tvm.script.from_source(f"""
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(given: R.Shape(["rows", "columns"])):
+        rows, columns = T.int64(), T.int64()
+        storage = R.vm.alloc_storage(R.shape([rows, columns]), R.prim_value(0), R.dtype("uint8"))
+        {then}
+""")
 
 
 def _asked(machine: relax.VirtualMachine, rows: int, columns: int = 1) -> Any:
@@ -100,16 +108,6 @@ def test_what_a_machine_held_may_outlive_it(storage: Any) -> None:
     assert pool.statistics().live == 0
 
 
-def _killing() -> Any:
-    """A program that keeps no storage."""
-    builder, rows = relax.BlockBuilder(), tvm.tirx.Var("rows", "int64")
-    with builder.function("main", [relax.Var("shape", relax.ShapeType([rows]))]):
-        made = builder.emit(relax.op.vm.alloc_storage(relax.ShapeExpr([rows]), 0, "uint8"))
-        builder.emit(relax.op.vm.kill_object(made))
-        builder.emit_func_output(relax.ShapeExpr([rows]))
-    return relax.build(builder.get(), "llvm")
-
-
 def test_tvm_is_asked_for_each_of_a_machine_that_does_not_keep_its_pool() -> None:
     def outlive() -> None:
         builder = relax.BlockBuilder()
@@ -131,9 +129,10 @@ def test_tvm_is_asked_for_each_of_a_machine_that_does_not_keep_its_pool() -> Non
 def test_a_callback_may_let_the_pool_go() -> None:
     def let_go() -> None:
         pool = InstrumentedPool(limit=2**20, capacity=2**38)
-        machine = machine_on(_killing(), pool)
+        keeping_none = _reserving("_ = R.vm.kill_object(storage)\n        return R.shape([rows])")
+        machine = machine_on(relax.build(keeping_none, "llvm"), pool)
         for _ in range(2):
-            machine["main"](tvm.runtime.ShapeTuple((64,)))
+            _asked(machine, 64)
         held = [pool]
         left = []
 
@@ -148,7 +147,7 @@ def test_a_callback_may_let_the_pool_go() -> None:
         pool.on_oom(drop)
         del pool
         with pytest.raises((OutOfMemoryError, PoolUsageError)):
-            machine["main"](tvm.runtime.ShapeTuple((2**21,)))
+            _asked(machine, 2**21)
         assert left[0] - addresses() >= 200, "it goes with the call that it serves"
 
     survives(let_go)
