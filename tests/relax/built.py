@@ -70,10 +70,15 @@ def machine(module: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     return relax.VirtualMachine(built, tvm.cpu())
 
 
+def tensors(result: Any) -> list[Any]:
+    """The tensors of a result, those of tuples in their order."""
+    return [result] if hasattr(result, "numpy") else [each for one in result for each in tensors(one)]
+
+
 def bits(built: relax.VirtualMachine, *arguments: Any) -> list[bytes]:
     """What `main` gives of arrays, and of arguments that are none."""
     result = built["main"](*(tvm.runtime.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments))
-    return [one.numpy().tobytes() for one in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
+    return [one.numpy().tobytes() for one in tensors(result)]
 
 
 def functions(module: tvm.IRModule) -> set[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -16,7 +14,7 @@ from symalloc.planner.memory_report.call_moments import DeviceBytes
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.size.expr import highest
 from tests.models.measure import ALLOCATOR, compiler, load, measured
-from tests.relax.built import errors
+from tests.relax.built import errors, rows, tensors
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 DEVICES = [tvm.cpu(0), tvm.cpu(1)]
@@ -65,12 +63,13 @@ def machine_of(module: tvm.IRModule, *, planned: bool, **options: Any) -> Any:
     return relax.VirtualMachine(built, DEVICES, memory_cfg=dict.fromkeys(DEVICES, ALLOCATOR))
 
 
-def tensors(value: Any) -> Iterator[tuple[tvm.Device, bytes]]:
-    if isinstance(value, tvm.runtime.Tensor):
-        yield value.device, value.numpy().tobytes()
-        return
-    for one in value:
-        yield from tensors(one)
+def placed(result: Any) -> list[tuple[tvm.Device, bytes]]:
+    return [(one.device, one.numpy().tobytes()) for one in tensors(result)]
+
+
+def given(n: int, m: int) -> list[Any]:
+    """A tensor of `n` rows on the one device, and of `m` on the other."""
+    return [tvm.runtime.tensor(rows(*e), d) for e, d in zip(((n, 8), (m, 8)), DEVICES, strict=True)]
 
 
 @pytest.mark.parametrize("order", ["total", "dag"])
@@ -85,14 +84,9 @@ def test_each_device_holds_what_is_reported_and_computes_the_same_bits(name: str
     assert errors(plan.module) == []
     ours, unplanned = machine_of(module, planned=True, order=order), machine_of(module, planned=False)
     for n, m in ((1, 3), (5, 16), (64, 7)):
-        random = np.random.default_rng(n)
-        given = [
-            tvm.runtime.tensor(random.random((rows, 8), dtype="float32"), device)
-            for rows, device in zip((n, m), DEVICES, strict=True)
-        ]
-        expected = [*tensors(unplanned["main"](*given))]
-        found, used = measured(partial(ours["main"], *given))
-        assert [*tensors(found)] == expected
+        expected = placed(unplanned["main"](*given(n, m)))
+        found, used = measured(partial(ours["main"], *given(n, m)))
+        assert placed(found) == expected
         told = {one.device: _at(one, {"n": n, "m": m}) for one in graph.devices}
         assert used.by_device == {device: call for device, (_, _, call) in told.items()}
         assert all(
@@ -102,33 +96,29 @@ def test_each_device_holds_what_is_reported_and_computes_the_same_bits(name: str
 
 def _at(one: DeviceBytes, binding: dict[str, int]) -> tuple[int, int, int]:
     """The bytes of arenas, of results, and of all, at a binding."""
-    found = []
-    for sums in (one.arenas, one.results, one.call):
-        assert sums is not None
-        most = highest(sums, binding)
-        assert most is not None
-        found.append(most)
-    return found[0], found[1], found[2]
+    arenas, results, call = (highest(s or (), binding) for s in (one.arenas, one.results, one.call))
+    assert arenas is not None and results is not None and call is not None
+    return arenas, results, call
 
 
 def test_the_report_has_lines_for_each_device() -> None:
     lines = str(symalloc.plan(module_of("there and back"))).splitlines()
-    for device in (0, 1):
-        for what in ("arenas", "results", "call"):
-            assert sum(line.startswith(f"  device {device}, {what} ") for line in lines) == 1
+    for start in (
+        f"  device {device}, {what} " for device in (0, 1) for what in ("arenas", "results", "call")
+    ):
+        assert sum(line.startswith(start) for line in lines) == 1
 
 
 def test_memory_that_a_caller_gives_is_looked_at_on_each_device() -> None:
     load()
     module = module_of("there and back")
     machine = machine_of(module, planned=True, arena="caller", results="caller")
-    random = np.random.default_rng(0)
-    x, y = (tvm.runtime.tensor(random.random((3, 8), "float32"), d) for d in DEVICES)
+    x, y = given(3, 3)
     bytes_of = [machine[name](tvm.runtime.ShapeTuple([3, 3])) for name in ("main_bytes", "main_bytes_1")]
     arenas = [tvm.runtime.empty((n,), "uint8", d) for n, d in zip(bytes_of, DEVICES, strict=True)]
     results = [tvm.runtime.empty((3, 8), "float32", d) for d in DEVICES]
     own = machine_of(module, planned=False)["main"](x, y)
-    assert [*tensors(machine["main"](x, y, *results, *arenas))] == [*tensors(own)]
+    assert placed(machine["main"](x, y, *results, *arenas)) == placed(own)
     for wrong, name in (([x, results[1]], "x"), ([results[0], y], "y")):
         with pytest.raises(ValueError, match=f"main: `{name}` overlaps `result_"):
             machine["main"](x, y, *wrong, *arenas)

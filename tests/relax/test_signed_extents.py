@@ -14,9 +14,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
 from symalloc.planner.memory_plan import GuardKind, PlanOptions
@@ -24,51 +21,38 @@ from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
 
 
+def module(given: str, *body: str) -> tvm.IRModule:
+    """A module over a tensor of `n` floats and a size; `t` is what it makes of the size."""
+    lines = "\n        ".join(("n, s = T.int64(), T.int64()", "a = R.add(x, x)", *body))
+    return tvm.script.from_source(f"""
 @I.ir_module
-class Scalar:
+class Module:
     @R.function
-    def main(x: R.Tensor(("n",), "float32"), s: R.Prim("int64")) -> R.Tensor(("n",), "float32"):  # noqa: N805
-        n = T.int64()
-        with R.dataflow():
-            a = R.add(x, x)
-            z = R.full(R.shape([n, s + 10]), R.const(2.0, "float32"), "float32")
-            v = R.exp(R.multiply(z, z))
-            w = R.concat([v, R.expand_dims(a, 1)], axis=1)
-            b = R.add(a, R.sum(w, axis=[1]))
-            c = R.multiply(b, b)
-            R.output(c)
-        return c
+    def main(x: R.Tensor(("n",), "float32"), {given}) -> R.Tensor(("n",), "float32"):
+        {lines}
+        b = R.add(a, t)
+        return R.multiply(b, b)
+""")
 
 
-@I.ir_module
-class Twice:
-    """Two negative extents give a size that looks right; what is summed up over nothing is times 0."""
-
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), s: R.Prim("int64")) -> R.Tensor(("n",), "float32"):  # noqa: N805
-        with R.dataflow():
-            a = R.add(x, x)
-            z = R.full(R.shape([s, s]), R.const(2, "int32"), "int32")
-            t = R.multiply(R.sum(R.multiply(R.add(z, z), z)), R.const(0, "int32"))
-            b = R.add(a, R.astype(t, "float32"))
-            c = R.multiply(b, b)
-            R.output(c)
-        return c
-
-
-@I.ir_module
-class Shape:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), given: R.Shape(["s"])) -> R.Tensor(("n",), "float32"):  # noqa: N805
-        s = T.int64()
-        with R.dataflow():
-            a = R.add(x, x)
-            z = R.full(R.shape([s, 3]), R.const(2.0, "float32"), "float32")
-            t = R.concat([R.exp(R.multiply(z, z)), R.ones(R.shape([1, 3]), "float32")], axis=0)
-            b = R.add(a, R.sum(t))
-            c = R.multiply(b, b)
-            R.output(c)
-        return c
+SCALAR = module(
+    's: R.Prim("int64")',
+    'z = R.full(R.shape([n, s + 10]), R.const(2.0, "float32"), "float32")',
+    "w = R.concat([R.exp(R.multiply(z, z)), R.expand_dims(a, 1)], axis=1)",
+    "t = R.sum(w, axis=[1])",
+)
+# two negative extents give a size that looks right; what is summed up over nothing is times 0
+TWICE = module(
+    's: R.Prim("int64")',
+    'z = R.full(R.shape([s, s]), R.const(2, "int32"), "int32")',
+    'u = R.multiply(R.sum(R.multiply(R.add(z, z), z)), R.const(0, "int32"))',
+    't = R.astype(u, "float32")',
+)
+SHAPE = module(
+    'given: R.Shape(["s"])',
+    'z = R.full(R.shape([s, 3]), R.const(2.0, "float32"), "float32")',
+    't = R.sum(R.concat([R.exp(R.multiply(z, z)), R.ones(R.shape([1, 3]), "float32")], axis=0))',
+)
 
 
 def scalar(value: int) -> Any:
@@ -80,9 +64,9 @@ def shape(value: int) -> Any:
 
 
 CASES: dict[str, tuple[tvm.IRModule, Callable[[int], Any]]] = {
-    "Scalar": (Scalar, scalar),
-    "Twice": (Twice, scalar),
-    "Shape": (Shape, shape),
+    "Scalar": (SCALAR, scalar),
+    "Twice": (TWICE, scalar),
+    "Shape": (SHAPE, shape),
 }
 
 

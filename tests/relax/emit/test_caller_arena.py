@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import symalloc
 from symalloc import DeviceMemoryError, UsageError
 from symalloc.planner.memory_plan import PlanOptions
 from symalloc.relax.run.runner import Runner
-from tests.relax.built import CALLERS, MODULES, errors, graph
+from tests.relax.built import CALLERS, MODULES, bits, errors, graph, tensors
 from tests.relax.built import rows as numbers
 from tests.scale import pairs
 
@@ -48,12 +48,9 @@ def shape(*extents: int) -> Any:
 
 
 @cache
-def built(module: Any, **options: Any) -> Any:
-    return relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
-
-
 def on_vm(module: Any, **options: Any) -> Any:
-    return relax.VirtualMachine(built(module, **options), tvm.cpu())
+    program = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
+    return relax.VirtualMachine(program, tvm.cpu())
 
 
 def aligned(nbytes: int, *, off: int = 0, filled: int = 0xA5) -> tuple[np.ndarray, Any]:
@@ -116,7 +113,6 @@ def test_the_symbols_are_those_of_the_parameters_in_their_order() -> None:
 
 
 def test_bytes_are_refused_where_the_function_is() -> None:
-    machine = on_vm(Chain, arena="caller")
     for guards, error in (("assert", AssertionError), ("native", ValueError)):
         machine = on_vm(Chain, arena="caller", guards=guards)
         with pytest.raises(error, match="64 bits"):
@@ -124,17 +120,14 @@ def test_bytes_are_refused_where_the_function_is() -> None:
     assert on_vm(Chain, arena="caller", guards="fallback")["main_bytes"](shape(2**62)) == 0
 
 
+RESULTS = (3, 8), (2,), (3, 8), (3, 8)  # of Constants at n = 3
+
+
 def test_results_are_the_tensors_that_were_given() -> None:
-    machine, own = on_vm(CALLERS.Constants, results="caller"), on_vm(CALLERS.Constants)
-    given = [tvm.runtime.empty((3, 8)), tvm.runtime.empty((2,)), *(tvm.runtime.empty((3, 8)) for _ in "ab")]
-    x = rows(3, 8)
-    first, second, inner = machine["main"](x, *given)
-    expected = own["main"](x)
-    for got, want, tensor in zip(
-        (first, second, *inner), (expected[0], expected[1], *expected[2]), given, strict=True
-    ):
-        assert got.data_ptr() == tensor.data_ptr()
-        assert tensor.numpy().tobytes() == want.numpy().tobytes()
+    given, x = [tvm.runtime.empty(extents) for extents in RESULTS], rows(3, 8)
+    found = tensors(on_vm(CALLERS.Constants, results="caller")["main"](x, *given))
+    assert [one.data_ptr() for one in found] == [one.data_ptr() for one in given]
+    assert [one.numpy().tobytes() for one in given] == bits(on_vm(CALLERS.Constants), x)
 
 
 def _floats(memory: np.ndarray, *extents: int, at: int = 0) -> Any:
@@ -143,59 +136,43 @@ def _floats(memory: np.ndarray, *extents: int, at: int = 0) -> Any:
     return tvm_ffi.from_dlpack(memory[at : at + nbytes].view(np.float32).reshape(extents))
 
 
-@pytest.fixture(scope="module")
-def gives_both() -> tuple[Any, Any]:
-    """Constants on a machine, which takes an arena and results, and without."""
-    return on_vm(CALLERS.Constants, arena="caller", results="caller"), on_vm(CALLERS.Constants)
+def given_both() -> Any:
+    """Constants on a machine that takes an arena and results."""
+    return on_vm(CALLERS.Constants, arena="caller", results="caller")
 
 
-@pytest.mark.parametrize(
-    ("where", "wrong"),
-    [
-        ("misaligned", "`result_0` does not begin at a multiple of 64"),
-        ("byte offset", "`result_0` does not begin at a multiple of 64, with a byte_offset of 0"),
-        ("strided", "."),
-        ("another shape", "shape|extent|mismatch|match"),
-        ("another dtype", "dtype|float32"),
-    ],
-)
-def test_memory_that_the_caller_cannot_have_meant_is_refused(
-    where: str, wrong: str, gives_both: tuple[Any, Any]
-) -> None:
-    machine, own = gives_both
-    memory, _ = aligned(1 << 14)
-    x = _floats(memory, 3, 8, at=4096)
-    x_values = rows(3, 8).numpy()
-    nbytes = machine["main_bytes"](shape(3))
-    results = [
-        _floats(memory, *extents, at=512 * i) for i, extents in enumerate(((3, 8), (2,), (3, 8), (3, 8)))
-    ]
-    arena = tvm_ffi.from_dlpack(memory[8192 : 8192 + nbytes])
-
-    def call() -> Any:
-        memory[4096 : 4096 + 96] = x_values.view(np.uint8).reshape(-1)
-        return machine["main"](x, *results, arena)
-
-    expected = own["main"](tvm.runtime.tensor(x_values))
-    assert call()[0].numpy().tobytes() == expected[0].numpy().tobytes()
-    match where:
-        case "misaligned":
-            results[0] = _floats(memory, 3, 8, at=4)
-        case "byte offset":
-            results[0] = tvm.runtime.empty((6, 8))._create_view((3, 8), "float32", relative_byte_offset=64)
-        case "strided":
-            results[0] = tvm_ffi.from_dlpack(np.zeros((64, 16), np.float32)[:6:2, ::2])
-        case "another shape":
-            results[0] = _floats(memory, 8, 3)
-        case "another dtype":
-            results[0] = tvm_ffi.from_dlpack(memory[:96].view(np.int32).reshape(3, 8))
-    with pytest.raises(Exception, match=wrong):
-        call()
+ASTRAY: Mapping[str, tuple[Callable[[np.ndarray], Any], str]] = {
+    "misaligned": (
+        lambda memory: _floats(memory, 3, 8, at=4),
+        "`result_0` does not begin at a multiple of 64",
+    ),
+    "byte offset": (
+        lambda _: tvm.runtime.empty((6, 8))._create_view((3, 8), "float32", relative_byte_offset=64),
+        "`result_0` does not begin at a multiple of 64, with a byte_offset of 0",
+    ),
+    "strided": (lambda _: tvm_ffi.from_dlpack(np.zeros((64, 16), np.float32)[:6:2, ::2]), "."),
+    "another shape": (lambda memory: _floats(memory, 8, 3), "shape|extent|mismatch|match"),
+    "another dtype": (
+        lambda memory: tvm_ffi.from_dlpack(memory[:96].view("i4").reshape(3, 8)),
+        "dtype|float32",
+    ),
+}
 
 
-def test_overlaps_are_those_that_brute_force_finds(gives_both: tuple[Any, Any]) -> None:
-    machine, _ = gives_both
-    memory, random = aligned(1 << 12)[0], np.random.default_rng(7)
+@pytest.mark.parametrize("name", ASTRAY)
+def test_memory_that_the_caller_cannot_have_meant_is_refused(name: str) -> None:
+    machine, x, (memory, _) = given_both(), rows(3, 8), aligned(1 << 14)
+    results = [_floats(memory, *extents, at=512 * i) for i, extents in enumerate(RESULTS)]
+    arena = tvm_ffi.from_dlpack(memory[8192 : 8192 + machine["main_bytes"](shape(3))])
+    assert bits(machine, x, *results, arena) == bits(on_vm(CALLERS.Constants), x)
+    make, said = ASTRAY[name]
+    results[0] = make(memory)
+    with pytest.raises(Exception, match=said):
+        machine["main"](x, *results, arena)
+
+
+def test_overlaps_are_those_that_brute_force_finds() -> None:
+    machine, memory, random = given_both(), aligned(1 << 12)[0], np.random.default_rng(7)
     nbytes = machine["main_bytes"](shape(3))
     names = *(f"result_{path}" for path in ("0", "1", "2_0", "2_1")), "arena", "x"
     sizes = 96, 8, 96, 96, nbytes, 96
@@ -203,23 +180,18 @@ def test_overlaps_are_those_that_brute_force_finds(gives_both: tuple[Any, Any]) 
     for _ in range(300):
         begins = [64 * int(random.integers(0, (1 << 12) // 64 - -(-size // 64) + 1)) for size in sizes]
         ranges = list(zip(begins, sizes, strict=True))
-        first = next(
-            (
-                name
-                for i, (name, (begin, size)) in enumerate(zip(names, ranges, strict=True))
-                if any(begin < at + more and at < begin + size for at, more in ranges[: min(i, 5)])
-            ),
-            None,
-        )
-        extents = (3, 8), (2,), (3, 8), (3, 8)
-        results = [_floats(memory, *e, at=at) for e, at in zip(extents, begins, strict=False)]
+        meets = [
+            any(begin < at + more and at < begin + size for at, more in ranges[: min(i, 5)])
+            for i, (begin, size) in enumerate(ranges)
+        ]
+        results = [_floats(memory, *e, at=at) for e, at in zip(RESULTS, begins, strict=False)]
         arena = tvm_ffi.from_dlpack(memory[begins[4] : begins[4] + nbytes])
         given = _floats(memory, 3, 8, at=begins[5]), *results, arena
-        if first is None:
+        if not any(meets):
             machine["main"](*given)
             continue
         refused += 1
-        with pytest.raises(ValueError, match=f"main: `{first}` overlaps"):
+        with pytest.raises(ValueError, match=f"main: `{names[meets.index(True)]}` overlaps"):
             machine["main"](*given)
     assert 50 < refused < 290
 
@@ -230,8 +202,7 @@ def test_inputs_in_a_tuple_are_looked_at() -> None:
     memory, arena = aligned(nbytes + 4096)
     memory[nbytes : nbytes + 512] = rows(16, 8).numpy().view(np.uint8).reshape(-1)
     apart = _floats(memory, 16, 8, at=nbytes)
-    expected = own["main"]((rows(16, 8), apart)).numpy().tobytes()
-    assert machine["main"]((rows(16, 8), apart), arena).numpy().tobytes() == expected
+    assert bits(machine, (rows(16, 8), apart), arena) == bits(own, (rows(16, 8), apart))
     for pair in ((rows(16, 8), _floats(memory, 16, 8)), (_floats(memory, 16, 8, at=64), apart)):
         with pytest.raises(ValueError, match="main: `both` overlaps `arena`"):
             machine["main"](pair, arena)
@@ -240,34 +211,29 @@ def test_inputs_in_a_tuple_are_looked_at() -> None:
 def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() -> None:
     first, second = on_vm(Chain, arena="caller"), on_vm(CALLERS.Branch, arena="caller")
     own, other = on_vm(Chain), on_vm(CALLERS.Branch)
-    flag, most = tvm.runtime.tensor(np.array(True)), 200_000
+    most = 60_000
     buffer = symalloc.ReservedBuffer(first["main_bytes"](shape(most)))
     address, pages = buffer.address, set()
     for n in [*range(0, most, most // 12), *range(most, 0, -most // 12)]:
         nbytes = first["main_bytes"](shape(n))
         arena = buffer.tensor(nbytes)
-        assert first["main"](rows(n, 8), arena).numpy().tobytes() == own["main"](rows(n, 8)).numpy().tobytes()
+        assert bits(first, numbers(n, 8), arena) == bits(own, numbers(n, 8))
         assert buffer.address == address
         assert nbytes <= buffer.reserved <= nbytes + 4096
         pages.add(buffer.reserved)
-        given = rows(9, 64), rows(64, 5), flag
-        arena = buffer.tensor(second["main_bytes"](shape(9, 5)))
-        assert second["main"](*given, arena).numpy().tobytes() == other["main"](*given).numpy().tobytes()
+        given = numbers(9, 64), numbers(64, 5), np.array(True)
+        assert bits(second, *given, buffer.tensor(second["main_bytes"](shape(9, 5)))) == bits(other, *given)
     assert len(pages) > 10
 
 
 def test_every_pipeline_takes_it() -> None:
-    x, own = rows(20, 8), on_vm(Chain)
-    for pipeline in ("default", "target"):
-        passes = symalloc.pipeline("llvm", pipeline=pipeline, arena="caller")  # type: ignore[arg-type]
-        machine = relax.VirtualMachine(relax.build(Chain, "llvm", relax_pipeline=passes), tvm.cpu())
-        arena = tvm.runtime.empty((machine["main_bytes"](shape(20)),), "uint8")
-        assert machine["main"](x, arena).numpy().tobytes() == own["main"](x).numpy().tobytes()
+    target = symalloc.pipeline("llvm", pipeline="target", arena="caller")
     with symalloc.replace_tvm_planner(arena="caller"):
-        built = relax.build(Chain, "llvm", relax_pipeline=relax.get_pipeline("default"))
-    machine = relax.VirtualMachine(built, tvm.cpu())
-    arena = tvm.runtime.empty((machine["main_bytes"](shape(20)),), "uint8")
-    assert machine["main"](x, arena).numpy().tobytes() == own["main"](x).numpy().tobytes()
+        replaced = relax.build(Chain, "llvm", relax_pipeline=relax.get_pipeline("default"))
+    for program in (relax.build(Chain, "llvm", relax_pipeline=target), replaced):
+        machine = relax.VirtualMachine(program, tvm.cpu())
+        arena = tvm.runtime.empty((machine["main_bytes"](shape(20)),), "uint8")
+        assert bits(machine, rows(20, 8), arena) == bits(on_vm(Chain), rows(20, 8))
 
 
 def test_what_cannot_be_is_refused() -> None:
