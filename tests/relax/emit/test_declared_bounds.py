@@ -22,13 +22,6 @@ from tests.scale import pairs
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
 
 
-def attention(**attributes: object) -> tvm.IRModule:
-    module = load_one(ATTENTION)
-    for name, value in attributes.items():
-        module["main"] = module["main"].with_attr(name.replace("__", "."), value)
-    return module
-
-
 @pytest.mark.parametrize(
     ("kind", "guards"),
     pairs(pairs(["enforce", "reserve"], ["arena", "storages"]), ["assert", "native", "fallback"]),
@@ -37,7 +30,7 @@ def test_within_the_bounds_bits_are_equal_and_past_them_the_check_decides(
     kind: tuple[BoundsUse, Flavour], guards: GuardKind
 ) -> None:
     options = PlanOptions(bounds=kind[0], flavour=kind[1], guards=guards)
-    runner = Runner(attention(), options=options)
+    runner = Runner(load_one(ATTENTION), options=options)
     assert [runner.run({"n": n}, check=True).difference for n in (0, 5, 512)] == [None] * 3
     if guards == "fallback":
         assert runner.run({"n": 513}, check=True).difference is None
@@ -45,6 +38,15 @@ def test_within_the_bounds_bits_are_equal_and_past_them_the_check_decides(
         said = "need n <= 512" if guards == "native" else "got n = 513; need n <= 512"
         with pytest.raises(RunError, match=rf"outside of the bounds that it declares.*{said}"):
             runner.run({"n": 513})
+
+
+@cache
+def capturable() -> tvm.IRModule:
+    """Attention, lowered, whose `n` may stand in what is captured."""
+    module = load_one(ATTENTION)
+    names = ["n"]
+    module["main"] = module["main"].with_attr("relax.rewrite_cuda_graph.capture_symbolic_vars", names)
+    return lower(module, "llvm")
 
 
 def captured(module: tvm.IRModule) -> tuple[int, int]:
@@ -66,16 +68,14 @@ def captured(module: tvm.IRModule) -> tuple[int, int]:
 @pytest.mark.parametrize("keeps_reshapes", [False, True])
 @pytest.mark.parametrize("guards", ["assert", "native"])
 def test_as_much_is_captured_as_behind_the_planner_of_tvm(guards: GuardKind, keeps_reshapes: bool) -> None:
-    lowered = lower(attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"]), "llvm")
     options = PlanOptions(bounds="reserve", guards=guards)
-    ours = plan_lowered(lowered, options=options, keeps_reshapes=keeps_reshapes).module
-    assert captured(ours) == captured(relax.transform.StaticPlanBlockMemory()(lowered)) == (1, 3)
+    ours = plan_lowered(capturable(), options=options, keeps_reshapes=keeps_reshapes).module
+    assert captured(ours) == captured(relax.transform.StaticPlanBlockMemory()(capturable())) == (1, 3)
 
 
 @pytest.mark.parametrize("guards", ["assert", "native"])
 def test_a_check_is_never_captured(guards: GuardKind) -> None:
-    lowered = lower(attention(relax__rewrite_cuda_graph__capture_symbolic_vars=["n"]), "llvm")
-    ours = plan_lowered(lowered, options=PlanOptions(bounds="enforce", guards=guards)).module
+    ours = plan_lowered(capturable(), options=PlanOptions(bounds="enforce", guards=guards)).module
     assert captured(ours) == (0, 0), "arenas are formulas, so there is nothing that can be captured"
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,23 +14,17 @@ from symalloc.program.ir import AllocFresh, Function, If, Program, TupleValue, V
 from symalloc.relax.emit.kernel_offsets import OffsetUses, accepts_offset, offset_uses, with_offsets
 from tests.program.build import U8, Body, param, shape, tensor_of
 
-EVERYWHERE = frozenset(range(8))
 X = param("x", "n")
 
 
-def uses(
-    function: Function, accepts_offset: Callable[[str], Collection[int]], away: Sequence[Var]
-) -> OffsetUses:
+def uses(function: Function, *away: Var) -> OffsetUses:
+    """Where kernels take any of their parameters at an offset."""
     program = Program(name="m", functions={function.name: function}, kernels={})
-    return offset_uses(analyse(program)[function.name], accepts_offset, away)
+    return offset_uses(analyse(program)[function.name], lambda _: frozenset(range(8)), away)
 
 
 def fresh(body: Body) -> Var:
     return body.emit(AllocFresh(var=body.var(tensor_of("n")), shape=shape("n"), dtype=U8))
-
-
-def anywhere(_: str) -> frozenset[int]:
-    return EVERYWHERE
 
 
 USERS: dict[str, Callable[[Body, Var], object]] = {
@@ -56,7 +49,7 @@ def test_whoever_may_look_at_the_bare_pointer_wants_it_settled(user: str) -> Non
     a, b = fresh(body), fresh(body)
     body.call("copy", X, a)
     USERS[user](body, a)
-    found = uses(body.finish(), anywhere, [a, b])
+    found = uses(body.finish(), a, b)
     assert (found.needs_zero_offset, found.offset_parameters) == ({a}, {})
 
 
@@ -67,8 +60,7 @@ def test_the_result_and_the_test_of_an_if_are_settled() -> None:
     (*before, branch) = body.blocks[0]
     assert isinstance(branch, If)
     body.blocks[0] = [*before, replace(branch, test=test)]
-    found = uses(body.finish(result), anywhere, [test, result, other])
-    assert found.needs_zero_offset == {test, result}
+    assert uses(body.finish(result), test, result, other).needs_zero_offset == {test, result}
 
 
 _KERNELS = """
@@ -110,22 +102,17 @@ class Kernels:
         rows = T.match_buffer(a, (n,), "float32", elem_offset=start, offset_factor=1)
         rows[0] = T.float32(1)
 """
-
-
-def _matched(name: str, layout: str, kind: str = "float32", value: str = "T.float32(1)") -> str:
-    return f'''
+_MATCHED = """
     @T.prim_func
-    def {name}(a: T.handle):
+    def {}(a: T.handle):
         n, start = T.int64(), T.int64()
-        rows = T.match_buffer(a, (n,), "{kind}", {layout})
-        rows[0] = {value}
-'''
-
-
-_KERNELS += _matched("strided", "strides=(start,)")
-_KERNELS += _matched("shifted", "elem_offset=start, offset_factor=8")
-_KERNELS += _matched("odd", "elem_offset=start, offset_factor=24")
-_KERNELS += _matched("looked_at", "elem_offset=start, offset_factor=1", "int64", "start")
+        rows = T.match_buffer(a, (n,), "int64", {})
+        rows[0] = {}
+"""
+_KERNELS += _MATCHED.format("strided", "strides=(start,)", 1)
+_KERNELS += _MATCHED.format("shifted", "elem_offset=start, offset_factor=4", 1)
+_KERNELS += _MATCHED.format("odd", "elem_offset=start, offset_factor=24", 1)
+_KERNELS += _MATCHED.format("looked_at", "elem_offset=start, offset_factor=1", "start")
 KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions_items()}
 
 
@@ -137,7 +124,7 @@ KERNELS = {v.name_hint: f for v, f in tvm.script.from_source(_KERNELS).functions
         ("extern", {1}),  # the pointer of `a` is handed on
         ("address", {1}),
         ("strided", set()),
-        ("shifted", {0}),  # any multiple of 8 elements will do: 64 B are 16
+        ("shifted", {0}),  # any multiple of 4 elements will do: 64 B are 8
         ("odd", set()),  # 64 B are no multiple of 24 elements
         ("beside", {2}),  # both must begin at one offset
         ("told", set()),
@@ -148,17 +135,15 @@ def test_which_parameters_can_be_moved(name: str, positions: set[int]) -> None:
     assert accepts_offset(KERNELS[name]) == positions
 
 
-def views(storage: Any, dtype: str, *offsets: int) -> list[Any]:
-    return [storage._create_view((16,), dtype, relative_byte_offset=o) for o in offsets]
-
-
 @pytest.mark.parametrize(("name", "dtype"), [("double", "float32"), ("narrow", "float16")])
 def test_a_moved_kernel_takes_multiples_of_64_bytes_and_zero(name: str, dtype: str) -> None:
     moved = with_offsets(KERNELS[name], {0, 1})
     built = tvm.compile(tvm.IRModule({name: moved}), target="llvm")
     for first, second in ((0, 64), (64, 0), (128, 192)):
         storage = tvm.runtime.tensor(np.arange(64, dtype="float32"))
-        source, target = views(storage, dtype, first, second)
+        source, target = (
+            storage._create_view((16,), dtype, relative_byte_offset=offset) for offset in (first, second)
+        )
         expected = source.numpy() * (2 if name == "double" else 1)
         built[name](source, target)
         assert target.numpy().tobytes() == expected.tobytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add, mul
 from typing import Any
 
 import pytest
@@ -30,15 +31,10 @@ def conditions(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Condition]:
 
 
 def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    pairs, divided = st.tuples(inner, inner), st.tuples(inner, st.integers(1, 9))
     return st.one_of(
-        pairs.map(lambda p: p[0] + p[1]),
-        pairs.map(lambda p: p[0] * p[1]),
-        pairs.map(lambda p: minimum(*p)),
-        pairs.map(lambda p: maximum(*p)),
-        divided.map(lambda p: floordiv(*p)),
-        divided.map(lambda p: mod(*p)),
-        st.tuples(conditions(inner), inner, inner).map(lambda p: select(*p)),
+        *(st.builds(f, inner, inner) for f in (add, mul, minimum, maximum)),
+        *(st.builds(f, inner, st.integers(1, 9)) for f in (floordiv, mod)),
+        st.builds(select, conditions(inner), inner, inner),
     )
 
 
