@@ -35,6 +35,7 @@ class Scripts:
 
 
 MODULES, CALLERS, EFFECTS = map(Scripts, ("modules_to_plan", "modules_of_callers", "modules_with_effects"))
+WORKSPACES = Scripts("modules_with_workspace")
 SCRIPT = MODULES.path
 
 
@@ -60,8 +61,8 @@ def rows(*extents: int) -> np.ndarray:
 
 
 @cache
-def lowered(name: str) -> tvm.IRModule:
-    return lower(getattr(MODULES, name), "llvm")
+def lowered(name: str, scripts: Scripts = MODULES) -> tvm.IRModule:
+    return lower(getattr(scripts, name), "llvm")
 
 
 def machine(module: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:

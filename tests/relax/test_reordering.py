@@ -16,6 +16,7 @@ from tvm import relax
 
 from symalloc.analysis.dependencies import (
     Collision,
+    DependencyGraph,
     EdgeKind,
     HappensBefore,
     dependency_graph,
@@ -64,6 +65,10 @@ def program_of(module: tvm.IRModule) -> Program:
     return extract(module, name="module", handles=True)
 
 
+def graph_of(module: tvm.IRModule) -> DependencyGraph:
+    return dependency_graph(analyse(program_of(module))["main"])
+
+
 def certificate(program: Program) -> tuple[HappensBefore, list[Collision]]:
     relation = HappensBefore(graph=dependency_graph(analyse(program)["main"]), order="dag")
     regions, found = relation.graph.points_to.regions, list[Collision]()
@@ -75,9 +80,13 @@ def certificate(program: Program) -> tuple[HappensBefore, list[Collision]]:
     return relation, found
 
 
-def run(module: tvm.IRModule) -> np.ndarray:
+def outputs(module: tvm.IRModule, *given: np.ndarray) -> list[np.ndarray]:
     vm = machines(module, "naive", target="llvm", pipeline="default")[0]
-    return call(vm, "main", [X]).outputs[0]
+    return [*call(vm, "main", [*given]).outputs]
+
+
+def run(module: tvm.IRModule) -> np.ndarray:
+    return outputs(module, X)[0]
 
 
 @pytest.mark.parametrize("planner", ["tvm", "symalloc"])
@@ -118,29 +127,23 @@ def test_auto_takes_any_order_where_it_is_free() -> None:
         assert plan.order_cost is not None and (plan.order_cost <= 0) == (order == "dag")
 
 
-ARRAYS = [np.arange(8, dtype="float32").reshape(1, 8), np.ones((1, 8), "float32")]
-
-
 def test_every_order_of_what_changes_state_computes_the_same() -> None:
     lowered = lower_or_refuse(EFFECTS.Cache, "llvm", "default")
     planned = plan_or_refuse(lowered, "llvm", PlanOptions(order="dag")).module
     program = program_of(planned)
     graph = dependency_graph(analyse(program)["main"])
-
-    def outputs(module: tvm.IRModule) -> list[bytes]:
-        vm = machines(module, "naive", target="llvm", pipeline="default")[0]
-        return [one.tobytes() for one in call(vm, "main", ARRAYS).outputs]
-
-    right = outputs(lowered)
+    given = rows(1, 8), np.ones((1, 8), "float32")
+    right = outputs(lowered, *given)
     for order in {random_order(graph, Random(seed)) for seed in range(12)}:
-        assert outputs(reordered(planned, program, "main", graph, order)) == right, order
+        found = outputs(reordered(planned, program, "main", graph, order), *given)
+        assert all(map(np.array_equal, found, right)), order
 
 
 @pytest.mark.parametrize("name", ["Prints", "GivenCache", "Drawn", "Cache"])
 def test_what_has_effects_keeps_its_order(name: str) -> None:
     words = ("print", "check", "log", "if", "put", "cache", "clear", "tir_sin", "random")
     module = lower_or_refuse(getattr(EFFECTS, name), "llvm", "default")
-    graph = dependency_graph(analyse(program_of(module))["main"])
+    graph = graph_of(module)
     ahead = HappensBefore(graph=graph, order="dag").ahead
     some = [n.number for n in graph.nodes if any(word in n.operator for word in words)]
     late = [n for n in some if graph.nodes[n].operator != "tir_sin"]  # what follows a reader may write
@@ -149,16 +152,14 @@ def test_what_has_effects_keeps_its_order(name: str) -> None:
 
 
 def test_a_constant_that_is_written_is_read_where_the_text_says() -> None:
-    lowered = lower_or_refuse(EFFECTS.Constant, "llvm", "default")
-    graph = dependency_graph(analyse(program_of(lowered))["main"])
+    graph = graph_of(lower_or_refuse(EFFECTS.Constant, "llvm", "default"))
     assert [n.operator for n in graph.nodes[:3]] == ["add", "bump", "add"]
     assert {(0, 1), (1, 2)} <= {(e.source, e.target) for e in graph.edges}
 
 
 @pytest.mark.parametrize("guards", ["assert", "native"])
 def test_nothing_runs_ahead_of_the_checks_of_a_plan(guards: GuardKind) -> None:
-    planned = plan_or_refuse(LOWERED, "llvm", PlanOptions(guards=guards)).module
-    graph = dependency_graph(analyse(program_of(planned))["main"])
+    graph = graph_of(plan_or_refuse(LOWERED, "llvm", PlanOptions(guards=guards)).module)
     ahead = HappensBefore(graph=graph, order="dag").ahead
     assert graph.nodes[0].operator == "main_check"
     assert all(known & 1 for known in ahead[1:])
@@ -172,39 +173,26 @@ class Module:
 
     @R.function
     def main(x: R.Tensor(("n", 64), "float32", "llvm:0"), y: R.Tensor(("n", 64), "float32", "llvm:1")):
-        a = R.exp(x)
-        b = R.tanh(a)
-        c = R.sum(b, axis=1)
-        d = R.exp(y)
-        e = R.tanh(d)
-        f = R.sum(e, axis=1)
-        return (c, f)
+        return (R.sum(R.tanh(R.exp(x)), axis=1), R.sum(R.tanh(R.exp(y)), axis=1))
 """
 
 
 def test_arenas_of_two_devices_are_held_at_once_in_some_order() -> None:
-    lowered, n = lower_or_refuse(tvm.script.from_source(TWO_DEVICES), "llvm", "default"), 64
+    lowered = lower_or_refuse(tvm.script.from_source(TWO_DEVICES), "llvm", "default")
     plain, other, auto = (
         plan_or_refuse(lowered, "llvm", PlanOptions(order=order)) for order in ("total", "dag", "auto")
     )
     plan = other.plans["main"]
     assert plan.order_cost is not None and plan.order_cost > 0.9
     assert auto.plans["main"].order == "total"
-    program = extract(other.module, name="dag", handles=True)
+    program = program_of(other.module)
     graph = dependency_graph(analyse(program)["main"])
     assert [node.device for node in graph.nodes][-6:] == [0, 0, 0, 1, 1, 1]
     order = [*range(len(graph.nodes) - 6), *(len(graph.nodes) - k for k in (6, 3, 5, 2, 4, 1))]
-    peaks = [
-        peak_of(module, n)
-        for module in (plain.module, reordered(other.module, program, "main", graph, order))
-    ]
+    again = reordered(other.module, program, "main", graph, order)
+    peaks = [Timeline.of(program_of(m), "main").peak({"n": 64}) or 0 for m in (plain.module, again)]
     assert peaks[1] > 1.9 * peaks[0]
     assert peaks[1] <= peaks[0] * (1 + plan.order_cost)
-
-
-def peak_of(module: tvm.IRModule, n: int) -> int:
-    """The most bytes that one call holds, on all devices."""
-    return Timeline.of(extract(module, name="planned"), "main").peak({"n": n}) or 0
 
 
 @pytest.mark.parametrize("seed", range(tries(10, 400)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,11 +178,17 @@ def tensor(name: str, *extents: Any) -> Any:
     return relax.Var(name, relax.TensorType(extents or (4,), "float32"))
 
 
-def function(params: list[Any], *bindings: tuple[Any, Any], result: Any) -> list[str]:
-    """The lines of a private function whose body binds variables to values."""
-    block = relax.BindingBlock([relax.VarBinding(var, value) for var, value in bindings])
-    main = relax.Function(params, relax.SeqExpr([block], result), result.ty, is_pure=False)
-    mod = tvm.IRModule({"main": main})
+def block(*bindings: tuple[Any, Any], result: Any) -> Any:
+    bound = [relax.VarBinding(var, value) for var, value in bindings]
+    return relax.SeqExpr([relax.BindingBlock(bound)], result)
+
+
+def function(
+    params: list[Any], *bindings: tuple[Any, Any], result: Any, others: Mapping[Any, Any] | None = None
+) -> list[str]:
+    """The lines of a private function whose body binds variables to values, beside other functions."""
+    main = relax.Function(params, block(*bindings, result=result), result.ty, is_pure=False)
+    mod = tvm.IRModule({"main": main, **(others or {})})
     return told(extract(mod, name="M").functions["main"]).splitlines()
 
 
@@ -204,15 +210,11 @@ def test_a_variable_of_the_other_branch_is_the_same_variable() -> None:
     flag, storage = relax.Var("c", relax.TensorType((), "bool")), relax.Var("storage", relax.ObjectType())
     used, other, result = map(tensor, ("used", "other", "result"))
 
-    def block(*bindings: tuple[Any, Any]) -> Any:
-        bound = [relax.VarBinding(var, value) for var, value in bindings]
-        return relax.SeqExpr([relax.BindingBlock(bound)], bindings[-1][0])
-
-    then = block((used, relax.op.memory.alloc_tensor(storage, 0, relax.ShapeExpr([4]), "float32")))
+    placed = relax.op.memory.alloc_tensor(storage, 0, relax.ShapeExpr([4]), "float32")
     reserve = relax.op.memory.alloc_storage(relax.ShapeExpr([16]), 0, "global", "uint8")
-    otherwise = block(
-        (storage, reserve), (other, relax.op.builtin.alloc_tensor(relax.ShapeExpr([4]), "float32", 0))
-    )
+    fresh = relax.op.builtin.alloc_tensor(relax.ShapeExpr([4]), "float32", 0)
+    then = block((used, placed), result=used)
+    otherwise = block((storage, reserve), (other, fresh), result=other)
     assert function([flag], (result, relax.If(flag, then, otherwise)), result=result)[1:-1] == [
         "  result: float32(4) = If condition=? test=c",
         "    used: float32(4) = AllocTensor storage=storage offset=0 shape=(4) dtype=float32",
@@ -237,13 +239,9 @@ def test_what_nothing_defines_is_said() -> None:
 
 def test_an_extern_function_of_the_module_is_a_packed_call() -> None:
     x, y, shim = tensor("x"), tensor("y"), tvm.ir.GlobalVar("shim")
-    block = relax.BindingBlock([relax.VarBinding(y, tvm.ir.Call(shim, [x]))])
-    main = relax.Function([x], relax.SeqExpr([block], y), y.ty, is_pure=False)
-    mod = tvm.IRModule({"main": main, shim: relax.ExternFunc("real.name")})
-    call = extract(mod, name="M").functions["main"].body.instructions[0]
-    assert instruction(call).startswith(
-        "y: float32(4) = CallPacked name=real.name arguments=(x) ownership=UNKN"
-    )
+    others = {shim: relax.ExternFunc("real.name")}
+    found = function([x], (y, tvm.ir.Call(shim, [x])), result=y, others=others)
+    assert found[1].startswith("  y: float32(4) = CallPacked name=real.name arguments=(x) ownership=UNKN")
 
 
 def test_a_module_out_of_normal_form_is_read_all_the_same() -> None:

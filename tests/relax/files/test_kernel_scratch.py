@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,21 +12,18 @@ from tvm import relax, tirx
 import symalloc.relax.files.plan_file as subject
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.memory_report.non_arena import (
-    KernelWorkspace,
-    NonArenaMemory,
-    non_arena_memory,
-)
+from symalloc.planner.memory_report.non_arena import KernelWorkspace, NonArenaMemory, non_arena_memory
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import lower
-from tests.relax.built import graph
+from tests.relax.built import WORKSPACES, graph
+from tests.relax.built import lowered as lowered_of
 from tests.relax.shrink.random_chains import random_chains
 from tests.scale import tries
 
-SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"
+lowered = partial(lowered_of, scripts=WORKSPACES)
 TO_LIFT = Path(__file__).parents[1] / "shrink" / "modules_to_lift.py"
 
 # n stands in no parameter by itself, so that the compiled kernel could not know it
@@ -63,20 +60,13 @@ class Module:
 """
 
 
-@cache
-def lowered(name: str) -> tvm.IRModule:
-    return lower(load_one(SCRIPT, module=name), "llvm")
-
-
 def scratch_of(module: tvm.IRModule) -> dict[str, KernelWorkspace]:
     return kernel_scratch(module, extract(module, name="m", stage="CallTIRRewrite").kernels, "llvm")
 
 
-def around(module: tvm.IRModule, function: str = "main") -> NonArenaMemory:
+def around(module: tvm.IRModule) -> NonArenaMemory:
     program = extract(module, name="m", stage="CallTIRRewrite")
-    return non_arena_memory(
-        program, analyse(program)[function], kernel_scratch(module, program.kernels, "llvm")
-    )
+    return non_arena_memory(program, analyse(program)["main"], scratch_of(module))
 
 
 def test_formulas_are_those_of_the_lowered_kernels() -> None:
@@ -101,7 +91,7 @@ def test_a_scalar_argument_can_size_scratch() -> None:
 
 
 def test_loops_inside_a_kernel_are_told_apart() -> None:
-    (found,) = scratch_of(load_one(SCRIPT, module="Odd")).values()
+    (found,) = scratch_of(WORKSPACES.Odd).values()
     assert (found.parallel, str(found.peak)) == (True, "4*n")
     assert not any(scratch.parallel for scratch in scratch_of(lowered("Mixed")).values())
 
@@ -119,10 +109,8 @@ def test_kernels_that_are_handed_on_take_workspace_too() -> None:
     module = tvm.script.from_source(HANDED.format(scope="global"))
     assert str(scratch_of(module)["doubled"].peak) == "4*n", "an extent in int32"
     (use,) = around(module).kernels
-    assert (use.name, use.problem) == (
-        "doubled",
-        "its workspace depends on extents that the call leaves open",
-    )
+    assert use.name == "doubled" and use.problem is not None
+    assert use.problem == "its workspace depends on extents that the call leaves open"
 
 
 def test_memory_of_threads_is_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm.relax import transform
 from tvm.script import from_source
 
 from symalloc.analysis.timeline import Reservation, Timeline
 from symalloc.planner.memory_plan import GuardKind, PlanOptions
-from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_file, plan_module, tables_of_sizes
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import finishing_pipeline
 from tests.models.measure import ALLOCATOR, load, measured
-from tests.relax.built import lowered
+from tests.relax.built import WORKSPACES, lowered
 
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
 
@@ -77,9 +75,6 @@ def test_the_table_of_sizes_is_what_the_machine_takes(guards: GuardKind) -> None
         assert said[name] == taken or guards == "fallback"  # which of the two runs is not known
 
 
-SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"
-
-
 def own(plan: Timeline, *kinds: str) -> list[Reservation]:
     """What the function itself takes, results apart."""
     return [one for one in plan.taken() if one.why in kinds and one.frame.caller is None]
@@ -91,7 +86,10 @@ def peak(plan: Timeline, **binding: int) -> int:
 
 
 def test_bounds_are_kept_and_taken_away() -> None:
-    (found,) = compare_with_tvm(lower(load_one(SCRIPT, module="Attention"), "llvm")).values()
+    module = lowered("Attention", WORKSPACES)
+    before = module.script()
+    (found,) = compare_with_tvm(module).values()
+    assert module.script() == before
     assert found.bounded is not None
     bounded, unbounded = (
         [peak(plan, b=2, n=n) for n in (4, 512)] for plan in (found.bounded, found.unbounded)
@@ -120,29 +118,17 @@ def test_what_tvm_leaves_by_itself_counts() -> None:
 
 
 def test_what_called_functions_reserve_counts() -> None:
-    found = compare_with_tvm(lower(load_one(SCRIPT, module="Calls"), "llvm"))
+    found = compare_with_tvm(lowered("Calls", WORKSPACES))
     assert [str(held.size) for held in own(found["layer"].unbounded, "storage")] == ["64*m"]
     within = [one for one in found["main"].unbounded.taken() if one.frame.name == "layer"]
     assert [str(one.size) for one in within if one.why == "storage"] == ["64*n", "128*n"]
 
 
-def test_a_module_is_not_changed() -> None:
-    module = lower(load_one(SCRIPT, module="Attention"), "llvm")
-    before = module.script()
-    compare_with_tvm(module)
-    assert module.script() == before
-
-
-def test_a_pass_that_fails_is_told() -> None:
+def test_a_pass_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     @tvm.transform.module_pass(opt_level=0, name="Failing")
     def fail(_: tvm.IRModule, __: tvm.transform.PassContext) -> tvm.IRModule:
         raise ValueError("no plan today")
 
-    module = lowered("Chain")
-    original = transform.StaticPlanBlockMemory
-    transform.StaticPlanBlockMemory = lambda: fail
-    try:
-        (found,) = compare_with_tvm(module).values()
-    finally:
-        transform.StaticPlanBlockMemory = original
+    monkeypatch.setattr(relax.transform, "StaticPlanBlockMemory", lambda: fail)
+    (found,) = compare_with_tvm(lowered("Chain")).values()
     assert "no plan today" in (found.unbounded.problem or "")

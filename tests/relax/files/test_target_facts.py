@@ -11,36 +11,17 @@ from tvm.target import Target
 
 import symalloc
 from symalloc.errors import RunError
-from symalloc.relax.files.load import (
-    device_kind,
-    generates_code,
-    target_of,
-    target_report,
-    why_not_run,
-)
+from symalloc.relax.files.load import device_kind, generates_code, target_of, target_report, why_not_run
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner
 from tests.relax.built import MODULES, lowered
 
 CUDA: dict[str, object] = {"kind": "cuda", "arch": "sm_80"}
-DEVICES: dict[str, object] = {
-    "cuda": CUDA,
-    "opencl": {"kind": "opencl"},
-    "metal": {"kind": "metal"},
-    "webgpu": {"kind": "webgpu"},
-    "vulkan": {"kind": "vulkan"},
-}
+DEVICES = {"cuda": CUDA, **{kind: {"kind": kind} for kind in ("opencl", "metal", "webgpu", "vulkan")}}
 # how each names the offset of the tensor that `transpose` writes, in the code of the device
-OFFSET = {
-    "cuda": "+ T_transpose_offset",
-    "opencl": "+ T_transpose_offset",
-    "metal": "+ arg.T_transpose_offset",
-}
-
-
-def module() -> tvm.IRModule:
-    return MODULES.Prepared
+OFFSET = dict.fromkeys(("cuda", "opencl"), "+ T_transpose_offset") | {"metal": "+ arg.T_transpose_offset"}
+MODULE = MODULES.Prepared
 
 
 def sources(built: object) -> str:
@@ -54,7 +35,7 @@ def test_code_is_generated_and_offsets_are_arguments_of_kernels(kind: str) -> No
     target = Target(DEVICES[kind])
     if not generates_code(target):
         pytest.skip(f"this build of TVM generates no code for {kind}")
-    built = relax.build(module(), target, relax_pipeline=symalloc.pipeline(target))
+    built = relax.build(MODULE, target, relax_pipeline=symalloc.pipeline(target))
     text, code = built.as_text(), sources(built.mod)
     assert "transpose_kernel" in code
     assert "ensure_zero_offset" not in text
@@ -64,7 +45,7 @@ def test_code_is_generated_and_offsets_are_arguments_of_kernels(kind: str) -> No
 
 def test_the_host_takes_the_offset_from_the_tensor() -> None:
     """It refuses one that is no multiple of 64 B, which the device code relies on."""
-    planned = plan_lowered(lower(module(), Target(CUDA)), target=Target(CUDA)).module
+    planned = plan_lowered(lower(MODULE, Target(CUDA)), target=Target(CUDA)).module
     kernel = planned["transpose"].with_attr("global_symbol", "transpose")
     host = tvm.tirx.build(tvm.IRModule({"transpose": kernel}), Target(CUDA, host="c")).inspect_source()
     assert re.search(r"T_transpose_offset = .*byte_offset\) / \(uint64_t\)4ULL", host)
@@ -74,7 +55,7 @@ def test_the_host_takes_the_offset_from_the_tensor() -> None:
 @pytest.mark.parametrize("kind", ["metal", "webgpu", "vulkan"])
 def test_the_report_says_what_was_not_run(kind: str) -> None:
     target = Target(DEVICES[kind])
-    planned = plan_lowered(lower(module(), target), target=target)
+    planned = plan_lowered(lower(MODULE, target), target=target)
     found = target_report(planned, "main", target)
     assert found is not None
     assert (found.name, found.generated) == (kind, kind != "vulkan")
@@ -87,32 +68,25 @@ def test_the_report_says_what_was_not_run(kind: str) -> None:
 def test_a_tensor_that_is_sorted_starts_a_storage() -> None:
     """The kernel is not scheduled: it hands the tensor on."""
     target = Target("opencl")
-    planned = plan_lowered(lowered("Sorted"), target=target)
-    found = target_report(planned, "main", target)
-    assert found is not None
-    assert found.grounded == 2
+    found = target_report(plan_lowered(lowered("Sorted"), target=target), "main", target)
+    assert found is not None and found.grounded == 2
 
 
 def test_a_cpu_needs_no_report() -> None:
-    runner = Runner(module(), target="c")
+    runner = Runner(MODULE, target="c")
     assert runner.run({"n": 5}, check=True).difference is None
     assert why_not_run(Target("c")) is None
     target = Target("llvm")
-    assert target_report(plan_lowered(lower(module(), target), target=target), "main", target) is None
+    assert target_report(plan_lowered(lower(MODULE, target), target=target), "main", target) is None
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("cuda", "it needs a device"),
-        ("webgpu", "it needs a device"),
-        ("vulkan", "generates no code for vulkan"),
-    ],
+    ("kind", "words"), [("cuda", "it needs a device"), ("vulkan", "generates no code for vulkan")]
 )
 def test_nothing_is_run_without_a_device(kind: str, words: str) -> None:
     assert words in (why_not_run(Target(DEVICES[kind])) or "")
     with pytest.raises(RunError, match=f"nothing can be run for the target '{kind}'.*{words}"):
-        Runner(module(), target=kind)
+        Runner(MODULE, target=kind)
 
 
 def test_branches_on_a_device_lint_clean_at_the_last_stage() -> None:
@@ -122,7 +96,7 @@ def test_branches_on_a_device_lint_clean_at_the_last_stage() -> None:
 
 def test_kernels_that_are_bound_to_a_device_say_for_which_a_module_is_planned() -> None:
     target = Target({**CUDA, "max_num_threads": 1024})
-    lowered = lower(module(), target, pipeline="target")
+    lowered = lower(MODULE, target, pipeline="target")
     with target:
         bound = tvm.tirx.transform.BindTarget(target)(lowered)
     assert device_kind(target_of(bound, "llvm")) == "cuda"

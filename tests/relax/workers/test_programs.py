@@ -8,9 +8,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from symalloc.program.ir import Origin, Program
+from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, Message, ReadOptions, result_of
-from symalloc.program.span import Source
+from symalloc.program.span import PrintedScript
 from symalloc.relax.read.script import trusted_names
 from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.programs import read_module, read_path
@@ -30,12 +30,6 @@ def read(path: Path, text: str | bytes, **options: Any) -> FileResult:
     return result_of(str(path), told)
 
 
-def printed(program: Program) -> Source:
-    """The script that TVM prints for a program that has no text of its own."""
-    assert program.source is not None and not isinstance(program.source, Source)
-    return program.source.located(())[0]
-
-
 def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> None:
     inner = "".join(f"    {line}\n" for line in MODULE.splitlines())
     text = IMPORTS + f"def test_a():\n{inner}def test_b():\n{inner}"
@@ -50,9 +44,8 @@ def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> N
 def test_the_check_can_be_switched_off_in_the_script(tmp_path: Path) -> None:
     text = IMPORTS + MODULE.replace("@I.ir_module", "@I.ir_module(check_well_formed=False)")
     text = text.replace("R.add(x, x)", "R.call_packed('f', x, ty_args=R.Tensor((2, 4), 'float32'))")
-    assert [
-        p for p in read(tmp_path / "m.py", text, stage="as-is").problems if "ill-formed" in p.message
-    ] == []
+    problems = read(tmp_path / "m.py", text, stage="as-is").problems
+    assert not [one for one in problems if "ill-formed" in one.message]
 
 
 def test_an_undefined_symbol_is_left_to_its_rule(tmp_path: Path) -> None:
@@ -77,13 +70,16 @@ def test_a_mistake_in_a_script_has_its_place(tmp_path: Path) -> None:
 # -- trust
 
 
-def test_trust_runs_what_the_file_defines(tmp_path: Path) -> None:
-    (tmp_path / "sizes.py").write_text("WIDTH = 8\n")
+def test_trust_runs_what_the_file_imports_and_forgets_what_lies_beside_it(tmp_path: Path) -> None:
     text = "from sizes import WIDTH\n" + IMPORTS + MODULE.replace("4), 'float32'", "WIDTH), 'float32'")
-    assert "imported (sizes.WIDTH)" in read(tmp_path / "m.py", text).problems[0].message
-    sink = read(tmp_path / "m.py", text, trust=True, stage="as-is")
-    assert sink.problems == ()
-    assert "8" in str(sink.programs[0].functions["main"].params[0].type)
+    for width in (8, 16):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        (folder / "sizes.py").write_text(f"WIDTH = {width}\n")
+        assert "imported (sizes.WIDTH)" in read(folder / "m.py", text).problems[0].message
+        found = read(folder / "m.py", text, trust=True, stage="as-is")
+        assert found.problems == ()
+        assert str(width) in str(found.programs[0].functions["main"].params[0].type)
 
 
 def test_trust_runs_nothing_that_is_not_needed(tmp_path: Path) -> None:
@@ -98,21 +94,13 @@ def test_trusted_code_that_fails(tmp_path: Path) -> None:
     assert problem.span is not None and problem.span.line == text.split("\n").index("N = [][1]") + 1
 
 
-def test_what_lies_beside_a_trusted_file_is_forgotten(tmp_path: Path) -> None:
-    text = "from sizes import WIDTH\n" + IMPORTS + MODULE.replace("4), 'float32'", "WIDTH), 'float32'")
-    for width in (8, 16):
-        (tmp_path / str(width)).mkdir()
-        (tmp_path / str(width) / "sizes.py").write_text(f"WIDTH = {width}\n")
-        found = read(tmp_path / str(width) / "m.py", text, trust=True, stage="as-is")
-        assert str(width) in str(found.programs[0].functions["main"].params[0].type)
-
-
 # -- what TVM prints and cannot read
 
 
 def test_printed_stages_are_read_back(tmp_path: Path) -> None:
     for program in read_module(sum_squared(), ReadOptions(stage="all")).programs:
-        sink = read(tmp_path / "m.py", printed(program).text, stage="as-is")
+        assert isinstance(program.source, PrintedScript)
+        sink = read(tmp_path / "m.py", program.source.located(())[0].text, stage="as-is")
         assert sink.problems == ()
         assert [p.name for p in sink.programs] == ["Module"]
 
