@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from symalloc.program import ir as m
+from symalloc.program.operands import instructions_of
 from symalloc.program.types import ShapeType, TensorType
 from symalloc.relax.extract import extract
 from symalloc.size.condition import eq
 from symalloc.size.expr import constant, floordiv, symbol
 from tests.models.zoo import MODELS
-from tests.relax.extract.test_spans import every
 from tests.relax.passes.staged import stages_of
 
 Read = Callable[[str], m.Program]
@@ -39,7 +39,7 @@ HEAP = """
 
 def body(program: Read, *lines: str) -> list[m.Instruction]:
     text = HEAP.format("\n            ".join(lines))
-    return list(every(program(text).functions["main"].body))
+    return list(instructions_of(program(text).functions["main"].body))
 
 
 def packed(var: str, name: str, arguments: str, result: str = "R.Tuple") -> str:
@@ -128,7 +128,7 @@ NAMES = ("mlp_dynamic_batch", "branches", "tuple_through_function", "recursion",
 def memory(program: m.Program) -> Iterator[tuple[object, ...]]:
     """The sizes, offsets and shapes of all storages and tensors, and what kernels are called with."""
     for name, function in sorted(program.functions.items()):
-        for made in every(function.body):
+        for made in instructions_of(function.body):
             match made:
                 case m.AllocStorage():
                     yield name, made.var.name, made.size

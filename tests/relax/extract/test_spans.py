@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from symalloc.program import ir as m
+from symalloc.program.operands import instructions_of
 from symalloc.program.span import PrintedScript, Source, Span, numbered
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.files.load import load_one
@@ -56,14 +57,6 @@ BODY = """
 """
 
 
-def every(block: m.Block) -> Iterator[m.Instruction]:
-    for instruction in block.instructions:
-        yield instruction
-        if isinstance(instruction, m.If):
-            yield from every(instruction.then)
-            yield from every(instruction.otherwise)
-
-
 def text_at(span: Span | None, source: object) -> str:
     assert span is not None and isinstance(source, Source)
     lines = source.text.split("\n")[span.line - 1 : span.end_line]
@@ -74,7 +67,7 @@ def text_at(span: Span | None, source: object) -> str:
 
 def test_instructions_and_definitions_point_into_a_users_file(program: Read) -> None:
     found = program(BODY)
-    assert [text_at(i.span, found.source) for i in every(found.functions["main"].body)] == [
+    assert [text_at(i.span, found.source) for i in instructions_of(found.functions["main"].body)] == [
         'R.memory.alloc_storage( R.shape([16]), 0, R.str("global"), R.dtype("float32") )',
         'R.memory.alloc_tensor(s, 0, R.shape([4]), R.dtype("float32"))',
         "cls.fill(a)",
@@ -101,7 +94,7 @@ def test_without_a_source_and_with_a_text_that_does_not_fit_there_are_no_spans(
 ) -> None:
     source = None if text is None else Source(file="m.py", text=text)
     found = extract(parse(BODY), name="Module", source=source)
-    assert all(i.span is None for i in every(found.functions["main"].body))
+    assert all(i.span is None for i in instructions_of(found.functions["main"].body))
 
 
 # -- printed scripts -----------------------------------------------------------------------------------------
@@ -111,10 +104,10 @@ def is_found(program: m.Program) -> None:
     """Every instruction has a place of its own, in order."""
     assert isinstance(program.source, PrintedScript)
     for function in program.functions.values():
-        spans = [i.span for i in every(function.body) if i.span]
+        spans = [i.span for i in instructions_of(function.body) if i.span]
         _, found = program.source.located(spans)
         lines = [found[span].line for span in spans]
-        assert len(lines) == len(list(every(function.body)))
+        assert len(lines) == len(list(instructions_of(function.body)))
         assert lines == sorted(set(lines))
 
 
