@@ -208,24 +208,6 @@ def test_inputs_in_a_tuple_are_looked_at() -> None:
             machine["main"](pair, arena)
 
 
-def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() -> None:
-    first, second = on_vm(Chain, arena="caller"), on_vm(CALLERS.Branch, arena="caller")
-    own, other = on_vm(Chain), on_vm(CALLERS.Branch)
-    most = 60_000
-    buffer = symalloc.ReservedBuffer(first["main_bytes"](shape(most)))
-    address, pages = buffer.address, set()
-    for n in [*range(0, most, most // 12), *range(most, 0, -most // 12)]:
-        nbytes = first["main_bytes"](shape(n))
-        arena = buffer.tensor(nbytes)
-        assert bits(first, numbers(n, 8), arena) == bits(own, numbers(n, 8))
-        assert buffer.address == address
-        assert nbytes <= buffer.reserved <= nbytes + 4096
-        pages.add(buffer.reserved)
-        given = numbers(9, 64), numbers(64, 5), np.array(True)
-        assert bits(second, *given, buffer.tensor(second["main_bytes"](shape(9, 5)))) == bits(other, *given)
-    assert len(pages) > 10
-
-
 def test_every_pipeline_takes_it() -> None:
     target = symalloc.pipeline("llvm", pipeline="target", arena="caller")
     with symalloc.replace_tvm_planner(arena="caller"):

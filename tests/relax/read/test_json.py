@@ -42,11 +42,9 @@ def test_a_lone_function() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "the file is empty"),
         (b" \n", "the file is empty"),
         (b'{"nodes": }', "not valid JSON: .* .line 1, column 11"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[1]", "not a graph written by tvm.ir.save_json"),
         (b'{"root_index": true, "nodes": [{"type": "None"}]}', "its root is node True"),
         (b'{"root_index": 0, "nodes": [1]}', "node 0 has no type"),
         (b'{"root_index": 0, "nodes": [{"type": "None"}]}', "no Relax module but an object of type NoneType"),

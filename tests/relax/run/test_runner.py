@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -160,11 +159,6 @@ def test_a_tensor_that_a_pool_refuses_is_named() -> None:
 
 
 # -- in a process of its own --------------------------------------------------------------------------------
-
-
-@pytest.mark.real_process
-def test_a_job_answers_from_another_process() -> None:
-    assert call_in_child("os:getpid", what="asking") != os.getpid()
 
 
 def test_a_crash_is_an_error_message() -> None:
