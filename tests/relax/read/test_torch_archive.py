@@ -55,25 +55,15 @@ def test_a_size_that_is_no_arithmetic_is_refused(size: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("target", ["torch.os.system", "_operator.methodcaller", "torch.ops.load_library"])
-def test_what_is_no_operator_is_refused(target: str) -> None:
-    data = archive({"nodes": [NODE, {**NODE, "target": target}]})
-    with pytest.raises(UnreadableError, match="is no operator of torch"), guarded(data, trust=False):
-        pytest.fail("it passed")
-
-
-@pytest.mark.parametrize(
-    "name", ["aotinductor__m__lib.so", "constants__custom_obj_0", "constants__opaque_obj_0"]
-)
-def test_code_is_refused(name: str) -> None:
-    data = archive({}, **{name: b"\0"})
-    with pytest.raises(UnreadableError, match="which is code"), guarded(data, trust=False):
-        pytest.fail("it passed")
+OTHERS = ("torch.os.system", "_operator.methodcaller", "torch.ops.load_library")
+CODE = ("aotinductor__m__lib.so", "constants__custom_obj_0", "constants__opaque_obj_0")
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
+        *((archive({"nodes": [NODE, {**NODE, "target": t}]}), "is no operator of torch") for t in OTHERS),
+        *((archive({}, **{name: b"\0"}), "which is code") for name in CODE),
         (b"", "the file is empty"),
         (b"PK\x03\x04cut", "truncated or damaged"),
         (archive({})[:-30], "truncated or damaged"),
@@ -81,8 +71,9 @@ def test_code_is_refused(name: str) -> None:
         (archive({}).replace(b"model.json", b"model.text"), "without an exported program"),
         (archive({}).replace(b"{}", b"{]"), "m/models/model.json cannot be read"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_damaged_archives_are_said(data: bytes, said: str) -> None:
+def test_what_is_no_operator_code_and_damaged_archives_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(UnreadableError, match=said), guarded(data, trust=False):
         pytest.fail("it passed")
 
