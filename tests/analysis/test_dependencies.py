@@ -36,34 +36,28 @@ def edges(graph: DependencyGraph) -> set[tuple[int, int, str]]:
     return {(edge.source, edge.target, edge.kind.value) for edge in graph.edges}
 
 
-def memory(graph: DependencyGraph, var: Var) -> int:
-    return next(r.number for r in graph.points_to.regions if r.var is var)
-
-
 def test_what_is_written_anew_is_no_longer_read_from_before() -> None:
     body = Body()
-    a = body.tensor(body.storage("n"), "n")
-    for kernel in ("fill", "read", "fill", "read"):
-        body.call(kernel, a)
-    assert edges(graph_of(body)) == {
-        (0, 1, "data"),
-        (0, 2, "memory"),
-        (1, 2, "memory"),
-        (2, 3, "data"),
-    }
+    body.follow("s = storage n; a = tensor s n; fill a; read a; fill a; read a")
+    found = {(0, 1, "data"), (0, 2, "memory"), (1, 2, "memory"), (2, 3, "data")}
+    assert edges(graph_of(body)) == found
+
+
+class Logging(Body):
+    def unique(self, x: Var) -> Var:
+        return self.packed("mylib.unique", x, ownership=Ownership.FRESH)
+
+    def log(self, x: Var) -> Var:
+        return self.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
 
 
 def test_values_symbols_checks_and_effects_are_waited_for() -> None:
-    body = Body(param("x", "n"))
-    x = body.params[0]
-    y = body.packed("mylib.unique", x, ownership=Ownership.FRESH)
-    z = body.cast(y, "m", defines=["m"])
-    t = body.tensor(body.storage("m"), "m")
-    body.call("fill", t)  # its size is known behind 0
-    body.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
-    body.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
-    body.check("n >= 2")
-    body.call("add", z, t, t)
+    body = Logging(param("x", "n"))
+    z = body.cast(body.unique(body.params[0]), "m", defines=["m"])
+    # the size of t is known behind 0
+    t = body.follow(
+        "s = storage m; t = tensor s m; fill t; _ = log x; _ = log x; _ = check n>=2; add z t t", z=z
+    )["t"]
     found = edges(graph_of(body, t))
     assert found >= {(0, 1, "data"), (2, 3, "effect"), (4, 5, "effect"), (1, 5, "data"), (0, 5, "data")}
     assert (0, 2, "memory") in found  # it may write
@@ -71,8 +65,8 @@ def test_values_symbols_checks_and_effects_are_waited_for() -> None:
 
 
 def test_a_call_has_the_effects_of_what_it_calls() -> None:
-    inner = Body(param("p", "n"), name="inner")
-    inner.packed("mylib.log", inner.params[0], ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
+    inner = Logging(param("p", "n"), name="inner")
+    inner.log(inner.params[0])
     body = Body(param("x", "n"))
     for _ in range(2):
         body.function("inner", body.params[0], kind=OpaqueType())
@@ -101,15 +95,12 @@ def first(relation: HappensBefore, one: int, other: int) -> Collision | None:
 
 def test_a_lane_is_a_device() -> None:
     body = Body()
-    s, other = body.storage("3*n"), body.storage("n", device=1)
-    a, b = body.tensor(s, "n", name="a"), body.tensor(s, "n", name="b")
-    far = body.tensor(other, "n", device=1, name="far")
-    body.call("fill", a)
-    body.call("copy", a, far)
-    body.call("fill", b)
-    body.call("read", b)
-    graph = graph_of(body, far)
-    one, two = memory(graph, a), memory(graph, b)
+    tensors = (
+        "s = storage 3*n; o = storage n device=1; a = tensor s n; b = tensor s n; far = tensor o n device=1"
+    )
+    made = body.follow(f"{tensors}; fill a; copy a far; fill b; read b")
+    graph = graph_of(body, made["far"])
+    one, two = (next(r.number for r in graph.points_to.regions if r.var is made[v]) for v in "ab")
     assert [node.device for node in graph.nodes] == [0, 1, 0, 0]
     assert not HappensBefore(graph=graph, order="total").collisions(one, two)
     for order in ("lanes", "dag"):

@@ -12,95 +12,68 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
 import symalloc
-from symalloc.linter.diagnostic import Severity
-from symalloc.program.ir import Operand, Ownership, TupleValue, Var
+from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.program.ir import Ownership, Var
 from tests.linter.engine_run import findings
 from tests.program.build import Body, param
 
 RULE = "SYM113"
 
 
-def told(body: Body, result: Operand) -> list[str]:
-    return [d.severity for d in findings(body.program(result), RULE)]
+class Viewed(Body):
+    """A function of x and z, and y, a view of x, which it returns unless `steps` name another result."""
 
+    def __init__(self, steps: str) -> None:
+        super().__init__(param("x", "n"), param("z", "n"))
+        self.made = self.follow(f"y = view x n; {steps}")
 
-def viewed(*steps: str) -> tuple[Body, Var, Var]:
-    """A function of x and z, and y, a view of x; `steps` are calls of kernels, such as `copy x y`."""
-    body = Body(param("x", "n"), param("z", "n"))
-    x, z = body.params
-    y = body.view(x, "n")
-    for step in steps:
-        body.follow(step, x=x, y=y, z=z)
-    return body, x, y
+    def maybe(self, source: Var) -> Var:
+        return self.packed("unknown", source, ownership=Ownership.UNKNOWN)
+
+    def findings(self) -> list[Diagnostic]:
+        return list(findings(self.program(self.made.get("result", self.made["y"])), RULE))
 
 
 def test_a_read_of_what_is_overwritten() -> None:
-    body, x, y = viewed("fill y")
-    body.call("read", body.alias(x, "again"))
-    (found,) = findings(body.program(y), RULE)
+    (found,) = Viewed("fill y; again = alias x; read again").findings()
     assert found.severity is Severity.ERROR
-    assert found.message == "`read` reads `x` after `fill` has written the result `v1` over it"
+    assert found.message == "`read` reads `x` after `fill` has written the result `y` over it"
     assert "`x` is reached through `again`" in found.notes
 
 
 @pytest.mark.parametrize(
     ("steps", "severities"),
     [
-        (["read x", "fill y", "read y"], []),
-        (["fill y", "fill x", "read x"], []),  # written anew before it is read
-        (["copy x y"], []),  # that is SYM211
-        (["update y", "read x"], ["warning"]),
-        (["scatter y", "read x"], ["warning"]),
-        (["update y", "read x", "fill y", "update x"], ["error"]),  # the surest of several
+        ("read x; fill y; read y", []),
+        ("fill y; fill x; read x", []),  # written anew before it is read
+        ("copy x y", []),  # that is SYM211
+        ("update y; read x", ["warning"]),
+        ("scatter y; read x", ["warning"]),
+        ("update y; read x; fill y; update x", ["error"]),  # the surest of several
+        ("fill y; w = view x n; read w", ["error"]),
+        ("fill y; w = view x n; fill w; read w", []),
+        ("fill y; w = view x n; scatter w; read w", ["warning"]),
+        ("fill y; result = tuple y x", ["warning"]),  # what is returned counts
+        ("fill y; read x; result = alias z", []),  # a part of x that is written, and no result
+        ("w = maybe x; fill y; read w", ["warning"]),
     ],
 )
-def test_reads_and_writes(steps: list[str], severities: list[str]) -> None:
-    body, _, y = viewed(*steps)
-    assert told(body, y) == severities
-
-
-@pytest.mark.parametrize(
-    ("steps", "severities"),
-    [(["read w"], ["error"]), (["fill w", "read w"], []), (["scatter w", "read w"], ["warning"])],
-)
-def test_another_view_that_is_written_anew(steps: list[str], severities: list[str]) -> None:
-    body, x, y = viewed("fill y")
-    other = body.view(x, "n")
-    for step in steps:
-        body.follow(step, w=other)
-    assert told(body, y) == severities
-
-
-def test_what_is_returned_counts() -> None:
-    body, x, y = viewed("fill y")
-    assert told(body, TupleValue((y, x))) == ["warning"]
-    body, x, y = viewed("fill y", "read x")
-    assert told(body, body.params[1]) == []  # a part of x that is written, and no result
+def test_reads_and_writes(steps: str, severities: list[str]) -> None:
+    assert [d.severity for d in Viewed(steps).findings()] == severities
 
 
 def test_branches() -> None:
-    body, x, y = viewed()
+    body = Viewed("again = alias y")
+    x, y = body.made["x"], body.made["y"]
 
-    def writes() -> Operand:
-        body.call("fill", y)
+    def after(kernel: str, target: Var) -> Var:
+        body.call(kernel, target)
         return y
 
-    def reads() -> Operand:
-        body.call("read", x)
-        return y
-
-    result = body.branch(writes, reads)
-    assert told(body, result) == []
+    body.made["result"] = body.branch(lambda: after("fill", y), lambda: after("read", x))
+    assert body.findings() == []
     body.call("read", x)
-    assert told(body, result) == ["error"]
-
-
-def test_a_doubtful_alias() -> None:
-    body, x, y = viewed()
-    maybe = body.packed("unknown", x, ownership=Ownership.UNKNOWN)
-    body.call("fill", y)
-    body.call("read", maybe)
-    assert told(body, y) == ["warning"]
+    assert [d.severity for d in body.findings()] == ["error"]
 
 
 VIEWS = (
