@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity, parse_user_script
@@ -42,7 +40,8 @@ def _find(text: str) -> tuple[Suppression, ...]:
     return find_suppressions(Source(file=FILE, text=text))
 
 
-def _at(line: int, rule: str = "SYM101", function: str = "main") -> Diagnostic:
+def _at(line: int | None, rule: str = "SYM101", function: str = "main", file: str = FILE) -> Diagnostic:
+    span = None if line is None else Span(file, line, 9, line, 12)
     return Diagnostic(
         rule=rule,
         name="x",
@@ -52,7 +51,7 @@ def _at(line: int, rule: str = "SYM101", function: str = "main") -> Diagnostic:
         module="Module",
         function=function,
         file=FILE,
-        span=Span(file=FILE, line=line, column=9, end_line=line, end_column=12),
+        span=span,
     )
 
 
@@ -88,20 +87,12 @@ def test_spans_are_those_of_the_keys() -> None:
 
 
 def test_a_function_is_covered_by_name_where_a_finding_has_no_place() -> None:
-    (allowed,) = [s for s in _find(MODULE) if s.key == "SYM203"]
+    allowed, line_only = (next(s for s in _find(MODULE) if s.key == key) for key in ("SYM203", "SYM101"))
     rules = frozenset(("SYM203",))
-    printed = replace(
-        _at(3, "SYM203"), span=Span(file="<printed>", line=3, column=1, end_line=3, end_column=2)
-    )
-    assert allowed.covers(replace(printed, span=None), rules)
-    assert allowed.covers(printed, rules)
-    assert not allowed.covers(replace(printed, function="other"), rules)
-
-
-def test_a_line_comment_does_not_cover_a_printed_script() -> None:
-    (allowed,) = [s for s in _find(MODULE) if s.key == "SYM101"]
-    printed = replace(_at(8), span=Span(file="<printed>", line=8, column=1, end_line=8, end_column=2))
-    assert not allowed.covers(printed, frozenset(("SYM101",)))
+    assert allowed.covers(_at(None, "SYM203"), rules)
+    assert allowed.covers(_at(3, "SYM203", file="<printed>"), rules)
+    assert not allowed.covers(_at(3, "SYM203", "other", file="<printed>"), rules)
+    assert not line_only.covers(_at(8, file="<printed>"), frozenset(("SYM101",)))
 
 
 def test_a_class_is_covered_by_a_comment_before_its_decorator() -> None:
@@ -150,22 +141,8 @@ class Module:
 '''
 
 
-def _finding(line: int | None, column: int = 9, rule: str = "SYM101") -> Diagnostic:
-    span = None if line is None else Span("m.py", line, column, line, column + 1)
-    return Diagnostic(
-        rule=rule,
-        name="",
-        severity=Severity.ERROR,
-        verdict=None,
-        message="",
-        module="Module",
-        function="main",
-        span=span,
-    )
-
-
 def _allowed(finding: Diagnostic, text: str = TEXT) -> str | None:
-    script = parse_user_script(Source(file="m.py", text=text))
+    script = parse_user_script(Source(file=FILE, text=text))
     fix = allow_finding(finding, script) if script else None
     return apply_edits(text, fix.edits) if fix else None
 
@@ -183,16 +160,15 @@ def _allowed(finding: Diagnostic, text: str = TEXT) -> str | None:
     ],
 )
 def test_the_comment_covers_the_finding(line: int | None, written: str) -> None:
-    text = _allowed(_finding(line))
+    text = _allowed(_at(line))
     assert text is not None
     assert written in text
     moved = text.count("\n") - TEXT.count("\n") if line == 7 else 0
-    suppressions = find_suppressions(Source(file="m.py", text=text))
-    finding = _finding(line and line + moved)
-    assert any(s.covers(finding, frozenset({"SYM101"})) for s in suppressions if s.key == "SYM101")
+    finding = _at(line and line + moved)
+    assert any(s.covers(finding, frozenset({"SYM101"})) for s in _find(text) if s.key == "SYM101")
 
 
 def test_what_no_comment_can_allow_is_not_offered() -> None:
-    assert _allowed(_finding(5, rule="SYM902")) is None
-    assert _allowed(_finding(8, rule="SYM901")) is None
-    assert _allowed(_finding(None), "x = 1\n") is None
+    assert _allowed(_at(5, rule="SYM902")) is None
+    assert _allowed(_at(8, rule="SYM901")) is None
+    assert _allowed(_at(None), "x = 1\n") is None
