@@ -120,14 +120,6 @@ def main(
 """
 
 
-def test_what_a_guard_of_one_path_leaves_on_another_is_told() -> None:
-    found = lint(SIDES.format(then="4 * n", other="m"), 8192)
-    assert told(found) == [
-        ("main", Verdict.RUNTIME_CHECK, {"n": 513}, "n <= 512"),
-        ("main", Verdict.RUNTIME_CHECK, {"m": 2049}, "m <= 2048"),
-    ]
-
-
 RETURNED = """
 @R.function(private=True, pure=False)
 def make(x: R.Tensor(("n",), "float32")) -> R.Tuple(R.Object, R.Tensor(ndim=1, dtype="float32")):
@@ -145,16 +137,6 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     R.print(one, two, format="{} {}")
     return x
 """
-
-
-def test_storages_that_functions_return_are_not_forgotten() -> None:
-    found = lint(RETURNED, 8192)
-    assert told(found) == [("main", Verdict.RUNTIME_CHECK, {"n": 673}, "n <= 672")]
-
-
-def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
-    found = lint(SIDES.format(then="4 * n", other="600"), 2048)
-    assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
 
 
 CALLS = """
@@ -178,18 +160,34 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((1,), "float32"):
 """
 
 
-def test_a_private_function_counts_with_its_callers() -> None:
-    assert told(lint(CALLS.format(guard=""), 8192)) == [
-        ("main", Verdict.RUNTIME_CHECK, {"n": 1025}, "n <= 1024")
-    ]
+GUARD = 'R.assert_op(R.prim_value(k <= 1024), format="k is at most 1024")'
+RUNTIME = Verdict.RUNTIME_CHECK
+FOUND = {
+    "what a guard of one path leaves on another": (
+        SIDES.format(then="4 * n", other="m"),
+        [("main", RUNTIME, {"n": 513}, "n <= 512"), ("main", RUNTIME, {"m": 2049}, "m <= 2048")],
+    ),
+    "storages that functions return": (RETURNED, [("main", RUNTIME, {"n": 673}, "n <= 672")]),
+    "a private function counts with its callers": (
+        CALLS.format(guard=""),
+        [("main", RUNTIME, {"n": 1025}, "n <= 1024")],
+    ),
+    "what a callee checks before it takes memory": (
+        CALLS.format(guard=GUARD),
+        [("main", RUNTIME, {"n": 2049}, "n <= 2048")],  # the tensor of main is taken before the check
+    ),
+}
 
 
-def test_what_a_callee_checks_before_it_takes_memory_counts() -> None:
-    guard = 'R.assert_op(R.prim_value(k <= 1024), format="k is at most 1024")'
-    found = lint(CALLS.format(guard=guard), 8192)
-    assert told(found) == [("main", Verdict.RUNTIME_CHECK, {"n": 2049}, "n <= 2048")], (
-        "the tensor of main is taken before the check"
-    )
+@pytest.mark.parametrize("name", FOUND)
+def test_what_a_call_holds_is_compared_with_the_budget(name: str) -> None:
+    functions, found = FOUND[name]
+    assert told(lint(functions, 8192)) == found
+
+
+def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
+    found = lint(SIDES.format(then="4 * n", other="600"), 2048)
+    assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
 
 
 def test_a_function_that_calls_itself_is_not_judged() -> None:

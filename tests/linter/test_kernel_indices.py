@@ -23,17 +23,32 @@ class Module:
 """
 
 
-def lint(columns: int, index: str) -> list[tuple[str, str]]:
-    report = symalloc.lint(from_source(MODULE.format(columns=columns, index=index)))
-    return [(d.rule, str(d.severity)) for d in report]
-
-
-def test_another_element_of_the_same_buffer_is_a_warning() -> None:
-    assert lint(1, "0, i") == [("SYM306", "warning")]
-
-
-def test_what_leaves_the_buffer_in_the_last_row_is_an_error() -> None:
-    assert lint(4, "i, 4") == [("SYM306", "error")]
+@pytest.mark.parametrize(
+    ("changes", "columns", "index", "found"),
+    [
+        ({}, 1, "0, i", "SYM306 warning m <= 1"),  # another element of the same buffer
+        ({}, 4, "i, 4", "SYM306 error None"),  # it leaves the buffer in the last row
+        # not -1: a store behind such a test was taken for one that is never made
+        (
+            {},
+            4,
+            'i, T.if_then_else(T.Cast("uint32", i) - T.uint32(1) >= T.uint32(9), 4, 0)',
+            "SYM905 note None",
+        ),
+        # up to m = 3 nothing is stored: `m >= 9` left these shapes out, and a guard would refuse them
+        ({"for i in range(n):": "if n > 3:"}, 1, "8, 0", "SYM306 error m <= 3 or m >= 9"),
+        # TVM keeps the low bits of an extent, and does not ask whether these are all
+        ({"n = T.int64()": "n = T.int8()"}, 1, "i, 0", "SYM303 warning m <= 127"),
+    ],
+)
+def test_indices_that_leave_their_dimension(
+    changes: dict[str, str], columns: int, index: str, found: str
+) -> None:
+    text = MODULE
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    report = symalloc.lint(from_source(text.format(columns=columns, index=index)))
+    assert [f"{d.rule} {d.severity} {d.precondition}" for d in report] == [found]
 
 
 TWO_BUFFERS = """@I.ir_module
@@ -174,23 +189,3 @@ def test_a_reduction_over_threads_goes_through_its_steps_in_order() -> None:
     set_first = "with T.init():\n                        y[v] = T.float32(0)"
     assert _rules(REDUCED.format(init=set_first)) == []
     assert _rules(REDUCED.format(init="")) == ["SYM905 note"]  # no reduction: threads side by side
-
-
-def test_an_unsigned_number_below_0_is_a_large_one() -> None:
-    """It is not said to be -1: a store behind such a test was taken for one that is never made."""
-    index = 'T.if_then_else(T.Cast("uint32", i) - T.uint32(1) >= T.uint32(9), 4, 0)'
-    assert lint(4, f"i, {index}") == [("SYM905", "note")]
-
-
-def test_shapes_at_which_no_pass_is_run_meet_the_precondition() -> None:
-    """Up to m = 3 nothing is stored: `m >= 9` left these shapes out, and a guard would refuse them."""
-    text = MODULE.replace("for i in range(n):", "if n > 3:").format(columns=1, index="8, 0")
-    (found,) = symalloc.lint(from_source(text))
-    assert (found.rule, found.precondition) == ("SYM306", "m <= 3 or m >= 9")
-
-
-def test_extents_that_a_narrow_symbol_does_not_hold_are_found() -> None:
-    """TVM keeps the low bits of an extent, and does not ask whether these are all."""
-    text = MODULE.replace("n = T.int64()", "n = T.int8()").format(columns=1, index="i, 0")
-    (found,) = symalloc.lint(from_source(text))
-    assert (found.rule, found.precondition) == ("SYM303", "m <= 127")
