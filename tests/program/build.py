@@ -30,14 +30,16 @@ from symalloc.program.types import (
 from symalloc.size.expr import Expr, constant
 from symalloc.size.parse import parse_condition, parse_expr
 
-Size = int | str
+Size = int | str | Expr
 U8 = DType("uint8", 8)
 F32 = DType("float32", 32)
 NOTHING = ir.TupleValue(())
 
 
 def size(value: Size) -> Expr:
-    return constant(value) if isinstance(value, int) else parse_expr(value)
+    if isinstance(value, str):
+        return parse_expr(value)
+    return value if isinstance(value, Expr) else constant(value)
 
 
 def shape(*extents: Size) -> tuple[Expr, ...]:
@@ -87,6 +89,7 @@ class Body:
         self.blocks: list[list[ir.Instruction]] = [[]]
         self.count = 0
         self.called: str | None = None  # the name of the variable that is made next
+        self.made: dict[str, Any] = {one.name: one for one in params}
 
     def emit(self, instruction: ir.Instruction) -> ir.Var:
         self.blocks[-1].append(instruction)
@@ -123,27 +126,27 @@ class Body:
     def follow(self, steps: str, **known: Any) -> dict[str, Any]:
         """Take steps such as `copy x a`: a kernel; `part = view a 4 offset=2`: a value that gets this name.
 
-        `known` are values that have names; parameters have theirs.
+        Return all values that have names: parameters, those of steps before, and `known`.
         """
-        known |= {one.name: one for one in self.params}
-        for step in steps.split("; "):
+        self.made |= known
+        for step in filter(None, steps.split("; ")):
             name, _, text = step.rpartition(" = ")
             verb, *words = text.split()
             operands, named = list[Any](), dict[str, Any]()
             for word in words:
                 key, value = word.split("=") if re.fullmatch(r"\w+=\w+", word) else ("", word)
-                found = int(value) if value.isdigit() else known.get(value, value)
+                found = int(value) if value.isdigit() else self.made.get(value, value)
                 if key:
                     named[key] = found
                 else:
                     operands.append(found)
             if name:
                 self.called = name
-                known[name] = getattr(self, verb)(*operands, **named)
+                self.made[name] = getattr(self, verb)(*operands, **named)
                 self.called = None
             else:
                 self.call(verb, *operands)
-        return known
+        return self.made
 
     def call(self, kernel: str, *arguments: ir.Operand) -> None:
         self.emit(ir.CallKernel(var=self.var(TupleType(fields=())), kernel=kernel, arguments=arguments))
@@ -241,6 +244,16 @@ class Body:
                 otherwise=second,
             )
         )
+
+    def sides(self, then: str, otherwise: str, *results: str, test: ir.Operand | None = None) -> ir.Var:
+        """An If with steps on both sides; `results` name what they yield, else it is the first parameter."""
+
+        def side(steps: str, result: str) -> Callable[[], ir.Operand]:
+            return lambda: self.follow(steps)[result]
+
+        one, other = results or (self.params[0].name,) * 2
+        test = ir.TextLiteral("c") if test is None else test
+        return self.branch(side(then, one), side(otherwise, other), test=test)
 
     def _block(self, make: Callable[[], ir.Operand]) -> ir.Block:
         with self.inside():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -25,43 +27,24 @@ from symalloc.planner.memory_plan import Arena, Flavour, PlanOptions
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planned_program import written_function
 from symalloc.program import ir
-from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.report.quantities import human_bytes
 from symalloc.size.expr import Expr, constant, symbol
 from tests.models.planned import imported_case, ordinary_case, within_limit
-from tests.planner.buffers.test_candidates import (
-    FLOAT,
-    VOID,
-    Found,
-    N,
-    X,
-    alloc,
-    branch,
-    function,
-    kernel,
-    packed,
-    split,
-)
+from tests.planner.buffers.test_candidates import Calls, Found
 from tests.planner.fewest_arenas import fewest
-from tests.program.build import program_of
+from tests.program.build import Body, param, program_of
 from tests.scale import part, tries
 
-STORAGES = PlanOptions(flavour="storages")
-M = symbol("m")
-Y = ir.Var("y", TensorType(shape=(M,), dtype=FLOAT))
-WIDE = N * constant(16)  # a multiple of 64 bytes
+N, M = symbol("n"), symbol("m")
+WIDE, LARGE = "64*n", "4096*n"
 
 
-def chain(*names: str) -> tuple[list[ir.AllocFresh], list[ir.Instruction]]:
+def chain(*names: str) -> str:
     """Tensors of one size, each made from the one before."""
-    made = [alloc(name, WIDE) for name in names]
-    body: list[ir.Instruction] = []
-    for before, one in zip([X, *(m.var for m in made)], made, strict=False):
-        body += [one, kernel(before, one.var)]
-    return made, body
+    return "; ".join(f"{one} = fresh {WIDE}; k {before} {one}" for before, one in pairwise(("x", *names)))
 
 
 def arenas(found: Found) -> dict[int, set[str]]:
@@ -71,65 +54,68 @@ def arenas(found: Found) -> dict[int, set[str]]:
     return groups
 
 
+class Nested(Calls):
+    def nested(
+        self, before: str, then: str, otherwise: str = "", behind: str = "", test: ir.Operand | None = None
+    ) -> None:
+        """An If with `before` on one side, and on the other a further If and `behind`."""
+
+        def other() -> ir.Operand:
+            self.sides(then, otherwise, test=test)
+            return self.follow(behind)["x"]
+
+        self.branch(lambda: self.follow(before)["x"], other, test=test or ir.TextLiteral("c"))
+
+
 def test_a_result_lends_its_memory_until_it_is_made() -> None:
-    made, body = chain("a", "b", "c", "r")
-    found, _ = split(*body, result=made[-1].var)
-    groups = arenas(found)
+    one = Found(Calls(chain(*"abcr")), result="r")
+    groups = arenas(one)
     assert len(groups) == 2, "two of a chain are live at once, the result one of them"
     lent = next(members for members in groups.values() if "r" in members)
-    assert lent in ({"r", "b"}, {"r", "a"}) and found["r"].returned
+    assert lent in ({"r", "b"}, {"r", "a"}) and one["r"].returned
 
 
 def test_what_is_live_with_the_result_lies_elsewhere() -> None:
-    made, body = chain("a", "r")
-    found, left = split(*body, result=made[-1].var)
-    assert set(found) == {"a"} and left["r"].reason == "it is returned"
+    one = Found(Calls(chain("a", "r")), result="r")
+    assert set(one) == {"a"} and one.left["r"] == "it is returned"
 
 
 def test_memory_of_unknown_size_parts_no_arenas() -> None:
     """Nobody knows how much a packed function makes: it is there with a plan and without."""
-    made, body = chain("a", "b", "c", "d")
-    unknown = [packed(ir.Ownership.FRESH, one.var) for one in made]
-    steps = [step for pair in zip(body[::2], body[1::2], unknown, strict=True) for step in pair]
-    found, _ = split(*steps, kernel(unknown[0].var, unknown[1].var, made[-1].var))
-    assert len(arenas(found)) == 1
+    steps = re.sub(r"k \w (\w)", r"\g<0>; \1\1 = gives \1", chain(*"abcd"))
+    assert len(arenas(Found(Calls(f"{steps}; k aa bb d")))) == 1
 
 
 def test_no_branch_takes_the_memory_of_the_other() -> None:
-    small, large, other = alloc("small", WIDE), alloc("large", 64 * WIDE), alloc("other", 64 * WIDE)
-    then = (large, kernel(X, large.var), other, kernel(large.var, other.var))
-    found, _ = split(branch(then, (small, kernel(X, small.var)), (X, X)))
-    assert found.arenas["small"] not in (found.arenas["large"], found.arenas["other"])
+    body = Calls()
+    large = f"large = fresh {LARGE}; k x large; other = fresh {LARGE}; k large other"
+    body.sides(large, f"small = fresh {WIDE}; k x small")
+    at = Found(body).arenas
+    assert at["small"] not in (at["large"], at["other"])
 
 
 def test_what_no_path_needs_still_counts_in_an_arena() -> None:
     """Two Ifs on one condition: the large tensor on the wrong side of the second is never live."""
-    wide, small, large = alloc("wide", WIDE), alloc("small", WIDE), alloc("large", 64 * WIDE)
-    test = ir.Var("c", X.type)
-    outer = branch((), (), (X, X))
-    inner = replace(branch((large, kernel(X, large.var)), (), (X, X)), var=ir.Var("z", X.type), test=test)
-    outer = replace(outer, test=test, otherwise=ir.Block(instructions=(inner,), result=X))
-    body = (wide, kernel(X, wide.var), outer, small, kernel(wide.var, small.var))
-    found, _ = split(*body)
-    assert found.arenas["large"] not in (found.arenas["wide"], found.arenas["small"])
+    body = Nested(f"wide = fresh {WIDE}; k x wide")
+    body.nested("", f"large = fresh {LARGE}; k x large", test=param("c", "n"))
+    body.follow(f"small = fresh {WIDE}; k wide small")
+    at = Found(body).arenas
+    assert at["large"] not in (at["wide"], at["small"])
 
 
 def test_an_arena_waits_for_what_no_path_needs() -> None:
     """It is there until then by the text, and `never` lies beside `long` in it."""
-    early, other, long, never = (alloc(name, 64 * WIDE) for name in ("early", "other", "long", "never"))
-    test = ir.Var("c", X.type)
-    dead = branch((never, kernel(X, never.var)), (), (X, X))
-    inner = replace(dead, var=ir.Var("z", X.type), test=test)
-    outer = replace(branch((), (), (X, X)), test=test, otherwise=ir.Block(instructions=(inner,), result=X))
-    made = [early, kernel(X, early.var), other, kernel(X, other.var), long, kernel(X, long.var)]
-    held = bytes_of(function(*made, outer, kernel(long.var, X)))
+    body = Nested("; ".join(f"{name} = fresh {LARGE}; k x {name}" for name in ("early", "other", "long")))
+    body.nested("", f"never = fresh {LARGE}; k x never", test=param("c", "n"))
+    body.follow("k long x")
+    held = bytes_of(body)
     assert not held.excess([[0], [1], [2], [3]]) and held.excess([[0, 3], [1], [2]]) > 1
     assert (held.height([2, 3]) == 2 * held.height([2])).all()
 
 
-def bytes_of(main: ir.Function) -> CallBytes:
+def bytes_of(body: Calls) -> CallBytes:
     """What a call holds, the buffers numbered in the order of the text."""
-    program = program_of(main)
+    program = program_of(body.function_of(body.params[0]))
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
     candidates = find_candidates(program, analyses, "main", sizes)
@@ -139,74 +125,52 @@ def bytes_of(main: ir.Function) -> CallBytes:
 
 def test_an_if_that_begins_another_is_decided_first() -> None:
     """`late` is dead behind the inner If, in front of which the arena of `v` and `w` would be reserved."""
-    early, late, v, w = (
-        alloc(name, size * WIDE) for name, size in (("e", 1), ("late", 64), ("v", 4), ("w", 4))
-    )
-    uses = [kernel(each.var, X) for each in (early, late)]
-    inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=ir.Var("z", X.type))
-    behind = (inner, w, kernel(X, w.var))
-    outer = replace(branch((uses[0],), (), (X, X)), otherwise=ir.Block(instructions=behind, result=X))
-    held = bytes_of(function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer))
+    body = Nested(f"early = fresh {WIDE}; k x early; late = fresh {LARGE}; k early late")
+    small = "{0} = fresh 256*n; k x {0}"
+    body.nested("k early x", "k late x", small.format("v"), small.format("w"))
+    held = bytes_of(body)
     assert held.excess([[0], [1], [2, 3]]) > 0 and not held.excess([[0], [1], [2], [3]])
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_weights_that_each_call_moves_make_no_further_arenas(layers: int) -> None:
-    """Weights of 3 MB beside rows and their products, and a result behind the largest of all: one arena ends
+    """Weights of 12 MB beside rows and their products, and a result behind the largest of all: one arena ends
     before that is moved.  What lies in a strip ends at different steps, though it has the same bytes.
     """
-    rows, products = N * constant(2048), N * N * constant(64)
-    body: list[ir.Instruction] = []
+    rows, products, body = "8192*n", "256*n*n", Calls()
 
-    def made(name: str, size: Expr, *of: ir.Var) -> ir.Var:
-        one = alloc(name, size)
-        body.extend((one, kernel(*of, one.var)))
-        return one.var
+    def made(name: str, size: int | str, *of: str) -> str:
+        body.follow(f"{name} = fresh {size}; k {' '.join(of)} {name}")
+        return name
 
-    x = made("x", rows, X)
+    x = made("x0", rows, "x")
     for i in range(layers):
-        weight = made(f"weight{i}", constant(3 << 20), X)
-        wide = made(f"wide{i}", 3 * rows, x, weight)
+        wide = made(f"wide{i}", "24576*n", x, made(f"weight{i}", 12 << 20, "x"))
         value, key = made(f"value{i}", rows, wide), made(f"key{i}", rows, wide)
-        scores = made(f"scores{i}", products, key)
-        scaled = made(f"scaled{i}", products, scores)
+        scaled = made(f"scaled{i}", products, made(f"scores{i}", products, key))
         after = made(f"after{i}", rows, scaled, value)
-        down = made(f"down{i}", constant(1 << 20), X)
-        x = made(f"x{i}", rows, after, down, x)
+        x = made(f"x{i + 1}", rows, after, made(f"down{i}", 4 << 20, "x"), x)
     normed = made("normed", rows, x)
-    head = made("head", constant(4 << 20), X)
-    result = made("result", 4 * rows, normed, head)
-    found, _ = split(*body, result=result)
-    assert len({found.arenas[name] for name, b in found.items() if not b.returned}) <= 3
+    result = made("result", "32768*n", normed, made("head", 16 << 20, "x"))
+    one = Found(body, result=result)
+    assert len({one.arenas[name] for name, b in one.items() if not b.returned}) <= 3
 
 
 def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
     """Each side needs three tensors at once, one of them in the result: the others share an arena."""
-
-    def side(mark: str) -> tuple[ir.Var, tuple[ir.Instruction, ...]]:
-        first, second, third = (alloc(f"{mark}{number}", WIDE) for number in range(3))
-        uses = (kernel(X, first.var), kernel(first.var, second.var), kernel(first.var, second.var, third.var))
-        body = (first, uses[0], second, uses[1], third, uses[2])
-        return third.var, body
-
-    (left, then), (right, otherwise) = side("a"), side("b")
-    one = replace(branch(then, otherwise, (left, right)), var=ir.Var("y", left.type))
-    result = alloc("r", WIDE)
-    found, _ = split(one, result, kernel(one.var, result.var), result=result.var)
-    assert len(arenas(found)) == 2
+    body = Calls()
+    left, right = (f"{chain(f'{m}0', f'{m}1')}; {m}2 = fresh {WIDE}; k {m}0 {m}1 {m}2" for m in "ab")
+    body.follow(f"r = fresh {WIDE}; k one r", one=body.sides(left, right, "a2", "b2"))
+    assert len(arenas(Found(body, result="r"))) == 2
 
 
 def test_the_result_of_each_side_lends_its_memory() -> None:
     """Where a side ends, its result is there: in front of that the first tensor lies in its memory."""
-
-    def side(mark: str) -> tuple[ir.Var, tuple[ir.Instruction, ...]]:
-        made, body = chain(f"{mark}0", f"{mark}1", f"{mark}2")
-        return made[-1].var, tuple(body)
-
-    (left, then), (right, otherwise) = side("a"), side("b")
-    one = replace(branch(then, otherwise, (left, right)), var=ir.Var("y", left.type))
-    found, _ = split(one, result=one.var)
-    own = [members for members in arenas(found).values() if not any(found[n].returned for n in members)]
+    body = Calls()
+    left, right = (chain(*(f"{m}{number}" for number in range(3))) for m in "ab")
+    body.made["one"] = body.sides(left, right, "a2", "b2")
+    one = Found(body, result="one")
+    own = [members for members in arenas(one).values() if not any(one[n].returned for n in members)]
     assert own == [{"a1", "b1"}]
 
 
@@ -292,28 +256,31 @@ def lowered_of(name: str) -> tvm.IRModule:
 # -- storages ----------------------------------------------------------------------------------------------
 
 
+STORAGES = PlanOptions(flavour="storages")
+
+
 def test_a_chain_needs_two_storages() -> None:
-    _, body = chain(*"abcdefg")
-    found, _ = split(*body, options=STORAGES)
-    assert sorted(map(sorted, arenas(found).values())) == [["a", "c", "e", "g"], ["b", "d", "f"]]
+    one = Found(Calls(chain(*"abcdefg")), options=STORAGES)
+    assert sorted(map(sorted, arenas(one).values())) == [["a", "c", "e", "g"], ["b", "d", "f"]]
 
 
 def test_a_small_one_does_not_take_the_only_place_of_a_large_one() -> None:
-    small, large, last = alloc("small", constant(16)), alloc("large", 64 * WIDE), alloc("last", 64 * WIDE)
-    body = (small, kernel(X, small.var), large, kernel(small.var, large.var), last, kernel(X, last.var))
-    found, _ = split(*body, options=STORAGES)
-    assert found.arenas["large"] == found.arenas["last"]
+    steps = (
+        f"small = fresh 64; k x small; large = fresh {LARGE}; k small large; last = fresh {LARGE}; k x last"
+    )
+    at = Found(Calls(steps), options=STORAGES).arenas
+    assert at["large"] == at["last"]
 
 
 def test_storages_that_take_more_than_the_floor_say_so() -> None:
     """Three of rising size, then a large one with each: no two of these can share, whatever the order."""
-    body: list[ir.Instruction] = []
-    for number, size in enumerate((1, 2, 3)):
-        first, second = alloc(f"a{number}", size * WIDE), alloc(f"b{number}", (4 - size) * WIDE)
-        body += [first, kernel(X, first.var), second, kernel(first.var, second.var)]
-    crossing = alloc("c", constant(64))
-    body = [crossing, *body, kernel(X, crossing.var)]
-    (plan,) = plan_program(program_of(function(*body)), Prover(), options=STORAGES).values()
+    body = Calls("c = fresh 256")
+    for number, size in enumerate((64, 128, 192)):
+        made = f"a{number} = fresh {size}*n; k x a{number}; b{number} = fresh {256 - size}*n"
+        body.follow(f"{made}; k a{number} b{number}")
+    body.follow("k x c")
+    program = program_of(body.function_of(body.params[0]))
+    (plan,) = plan_program(program, Prover(), options=STORAGES).values()
     assert all(p.offset == 0 for arena in plan.arenas for p in arena.placements)
     assert all(fallback.kind == "storages" and fallback.ratio > 1 for fallback in plan.fallbacks)
 
@@ -324,19 +291,17 @@ def test_storages_that_take_more_than_the_floor_say_so() -> None:
 def straight(random: Random, sizes: Sequence[Expr]) -> ir.Program:
     """Tensors over two symbols, each made of others made before; two of them are returned."""
     made: list[ir.Var] = []
-    body: list[ir.Instruction] = []
+    body = Body(param("x", "n"), param("y", "m"))
     for number in range(random.randint(14, 22)):
-        one = alloc(f"t{number}", random.choice(sizes))
+        one = body.fresh(random.choice(sizes), name=f"t{number}")
         read = random.sample(made[-5:], min(len(made), random.randint(1, 2)))
-        body += [one, kernel(X, Y, *read, one.var)]
-        made.append(one.var)
-    result = ir.MakeTuple(var=ir.Var("both", VOID), fields=(made[-1], random.choice(made[2:])))
-    found = function(*body, result, result=result.var, params=(X, Y))
-    return program_of(replace(found, symbols={"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION}))
+        body.call("k", *body.params, *read, one)
+        made.append(one)
+    return body.program(body.tuple(made[-1], random.choice(made[2:])))
 
 
 @pytest.mark.parametrize(("flavour", "most"), [("arena", 2), ("storages", 6)])
-@pytest.mark.parametrize("sizes", [(16 * N, 16 * M, 16 * N * N, 16 * M * M), (16 * N, 340 * N, 20 * N * N)])
+@pytest.mark.parametrize("sizes", [(64 * N, 64 * M, 64 * N * N, 64 * M * M), (64 * N, 1360 * N, 80 * N * N)])
 def test_random_calls_keep_the_limit_at_shapes_drawn_afresh(
     flavour: Flavour, most: float, sizes: Sequence[Expr]
 ) -> None:

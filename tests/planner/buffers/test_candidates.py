@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,47 +15,55 @@ from symalloc.planner.grid import ExtentBounds
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanOptions, Unplanned
 from symalloc.program import ir
-from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, Type
+from symalloc.program.types import OpaqueType, ScalarType, ShapeType, Type
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import lt
 from symalloc.size.expr import Expr, floordiv, mod, round_up, symbol
+from tests.program.build import U8, Body, param, program_of, tensor_of
 from tests.scale import tries
 
-N, K, S = symbol("n"), symbol("k"), symbol("s")
-FLOAT = DType("float32", 32)
-X = ir.Var("x", TensorType(shape=(N,), dtype=FLOAT))
+N, S = symbol("n"), symbol("s")
 VOID = OpaqueType()
 ARENA = PlanOptions()
 
 
-def alloc(name: str, *shape: Expr, device: int = 0) -> ir.AllocFresh:
-    extents = shape or (N,)
-    return ir.AllocFresh(
-        var=ir.Var(name, TensorType(shape=extents, dtype=FLOAT)), shape=extents, dtype=FLOAT, device=device
-    )
+class Calls(Body):
+    """A function of x, of n bytes; `k` is of a cast and `s` of a scalar.  The kernel `k` may do anything."""
 
+    def __init__(self, steps: str = "", *params: ir.Var, name: str = "main") -> None:
+        super().__init__(*(params or (param("x", "n"),)), name=name)
+        self.follow(steps)
 
-def kernel(*arguments: ir.Operand) -> ir.CallKernel:
-    return ir.CallKernel(var=ir.Var("_", VOID), kernel="k", arguments=arguments)
+    def unknown(self, *arguments: ir.Var) -> ir.Var:
+        return self.packed("f", *arguments, kind=VOID, pure=False)
 
+    def gives(self, *arguments: ir.Var) -> ir.Var:
+        return self.packed("f", *arguments, kind=VOID, ownership=ir.Ownership.FRESH, pure=False)
 
-def packed(ownership: ir.Ownership, *arguments: ir.Operand) -> ir.CallPacked:
-    return ir.CallPacked(
-        var=ir.Var("r", VOID), name="f", arguments=arguments, ownership=ownership, pure=False
-    )
+    def captures(self, name: str, *arguments: ir.Var, ownership: ir.Ownership = ir.Ownership.FRESH) -> ir.Var:
+        made = ir.CallPacked(
+            var=self.var(VOID),
+            name=name,
+            arguments=arguments,
+            ownership=ownership,
+            pure=False,
+            may_capture=True,
+        )
+        return self.emit(made)
 
+    def odd(self, value: ir.Var) -> ir.Var:
+        return self.emit(ir.NotUnderstood(var=self.var(VOID), what="closure", reads=(value,)))
 
-def function(
-    *body: ir.Instruction, result: ir.Operand = X, name: str = "main", params: tuple[ir.Var, ...] = (X,)
-) -> ir.Function:
-    return ir.Function(
-        name=name,
-        params=params,
-        body=ir.Block(instructions=body, result=result),
-        result_type=VOID,
-        symbols={"n": ir.Origin.DIMENSION, "k": ir.Origin.CAST, "s": ir.Origin.SCALAR},
-    )
+    def of(self, function: str, *arguments: ir.Var) -> ir.Var:
+        return self.function(function, *arguments, kind=tensor_of("n"))
+
+    def shapeless(self, inexact: str | None = None) -> ir.Var:
+        return self.emit(ir.AllocFresh(var=self.var(VOID), shape=None, dtype=U8, inexact=inexact))
+
+    def function_of(self, result: ir.Operand) -> ir.Function:
+        origins = {"n": ir.Origin.DIMENSION, "k": ir.Origin.CAST, "s": ir.Origin.SCALAR}
+        return self.finish(result, symbols=origins)
 
 
 def found_in(
@@ -71,152 +78,120 @@ def found_in(
 
 
 class Found(dict[str, Buffer]):
-    """Buffers by name, and the number of the arena that each lies in."""
+    """Buffers by name, and the number of the arena of each; `left` has the reasons of the others."""
 
-    def __init__(self, arenas: Sequence[Sequence[Buffer]]) -> None:
-        dict.__init__(self, {b.name: b for arena in arenas for b in arena})
+    def __init__(
+        self, body: Calls, *callees: ir.Function, result: str = "x", options: PlanOptions = ARENA
+    ) -> None:
+        main = body.function_of(body.made.get(result, body.params[0]))
+        arenas, left = found_in(program_of(main, *callees), options)
+        super().__init__({b.name: b for arena in arenas for b in arena})
         self.arenas = {b.name: number for number, arena in enumerate(arenas) for b in arena}
+        self.left = {u.name: u.reason for u in left}
+
+    @property
+    def together(self) -> set[frozenset[str]]:
+        names, pairs = list(self), interference(tuple(self.values()))
+        return {frozenset((names[a], names[b])) for a, others in enumerate(pairs) for b in others}
 
 
-def split(
-    *body: ir.Instruction,
-    result: ir.Operand = X,
-    callees: tuple[ir.Function, ...] = (),
-    options: PlanOptions = ARENA,
-) -> tuple[Found, dict[str, Unplanned]]:
-    main = function(*body, result=result)
-    program = ir.Program(name="m", functions={f.name: f for f in (main, *callees)}, kernels={})
-    found, left = found_in(program, options=options)
-    return Found(found), {u.name: u for u in left}
-
-
-def together(found: dict[str, Buffer]) -> set[frozenset[str]]:
-    names = list(found)
-    pairs = interference(tuple(found.values()))
-    return {frozenset((names[a], names[b])) for a, others in enumerate(pairs) for b in others}
-
-
-def branch(
-    then: tuple[ir.Instruction, ...],
-    otherwise: tuple[ir.Instruction, ...],
-    yields: tuple[ir.Operand, ir.Operand],
-) -> ir.If:
-    return ir.If(
-        var=ir.Var("y", VOID),
-        condition=None,
-        test=ir.TextLiteral("c"),
-        then=ir.Block(instructions=then, result=yields[0]),
-        otherwise=ir.Block(instructions=otherwise, result=yields[1]),
-    )
+def found(steps: str, result: str = "x") -> Found:
+    return Found(Calls(steps), result=result)
 
 
 def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
-    body: list[ir.Instruction] = []
-    for i in range(8):
-        a, b = alloc(f"a{i}"), alloc(f"b{i}")
-        body.append(branch((a, kernel(X, a.var)), (b, kernel(X, b.var)), (a.var, b.var)))
-    found, _ = split(*body, kernel(*(i.var for i in body)))
-    pairs = together(found)
-    assert all(frozenset((f"a{i}", f"b{j}")) in pairs for i in range(8) for j in range(8) if i != j)
-    few, _ = split(*body[:3], kernel(*(i.var for i in body[:3])))
-    assert not any(frozenset((f"a{i}", f"b{i}")) in together(few) for i in range(3))
+    def ifs(count: int) -> set[frozenset[str]]:
+        body = Calls()
+        sides = (
+            (f"a{i} = fresh 4*n; k x a{i}", f"b{i} = fresh 4*n; k x b{i}", f"a{i}", f"b{i}")
+            for i in range(count)
+        )
+        body.call("k", *(body.sides(*side) for side in sides))
+        return Found(body).together
+
+    many, few = ifs(8), ifs(3)
+    assert all(frozenset((f"a{i}", f"b{j}")) in many for i in range(8) for j in range(8) if i != j)
+    assert not any(frozenset((f"a{i}", f"b{i}")) in few for i in range(3))
 
 
-def test_a_library_function_whose_result_nobody_uses_keeps_nothing() -> None:
-    a, out = alloc("a"), alloc("out")
-    library = replace(packed(ir.Ownership.UNKNOWN, a.var, out.var), may_capture=True)
-    before = (a, kernel(X, a.var), out)
-    assert split(*before, library, kernel(out.var))[0].keys() == {"a", "out"}
-    handed_on = kernel(library.var)
-    assert not split(*before, library, kernel(out.var), handed_on)[0]
-    assert not split(*before, kernel(X, out.var), library, kernel(out.var))[0], (
-        "all is written: it may keep it"
-    )
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        ("k x a; out = fresh 4*n; r = CALL; k out", {"a", "out"}),
+        ("k x a; out = fresh 4*n; r = CALL; k out; k r", set()),
+        ("k x a; out = fresh 4*n; k x out; r = CALL; k out", set()),  # all is written: it may keep it
+    ],
+)
+def test_a_library_function_whose_result_nobody_uses_keeps_nothing(steps: str, kept: set[str]) -> None:
+    body = Calls()
+    call = "captures f a out ownership=unknown"
+    body.follow(f"a = fresh 4*n; {steps.replace('CALL', call)}", unknown=ir.Ownership.UNKNOWN)
+    assert Found(body).keys() == kept
 
 
 def test_what_escapes_stays_unplanned() -> None:
-    a, b, c, d = alloc("a"), alloc("b"), alloc("c"), alloc("d")
-    kept = packed(ir.Ownership.UNKNOWN, b.var)
-    odd = ir.NotUnderstood(var=ir.Var("o", VOID), what="closure", reads=(c.var,))
-    found, left = split(a, b, c, d, kernel(X, a.var, b.var), kept, odd, kernel(d.var), result=a.var)
-    assert set(found) == {"d"}
-    assert left["a"].reason == "it is returned"
-    assert "packed function `f`" in left["b"].reason
-    assert "closure" in left["c"].reason
-
-
-def call(name: str, *arguments: ir.Operand, var: ir.Var | None = None) -> ir.CallFunction:
-    return ir.CallFunction(var=var or ir.Var("r", X.type), name=name, arguments=arguments)
+    made = "; ".join(f"{name} = fresh 4*n" for name in "abcd")
+    left = found(f"{made}; k x a b; kept = unknown b; other = odd c; k d", result="a")
+    assert set(left) == {"d"}
+    assert left.left["a"] == "it is returned"
+    assert "packed function `f`" in left.left["b"]
+    assert "closure" in left.left["c"]
 
 
 def test_callees_are_looked_into() -> None:
-    p, q, r = ir.Var("p", X.type), ir.Var("q", X.type), ir.Var("r", X.type)
-    returns = function(name="returns", params=(p,), result=p)
-    reads = function(kernel(q), name="reads", params=(q,), result=ir.TextLiteral("nothing"))
-    keeps = function(
-        packed(ir.Ownership.UNKNOWN, r), name="keeps", params=(r,), result=ir.TextLiteral("nothing")
+    callees = (
+        Calls("", param("p", "n"), name="returns"),
+        Calls("k q", param("q", "n"), name="reads"),
+        Calls("kept = unknown r", param("r", "n"), name="keeps"),
     )
-    a, b, c, d = (alloc(name) for name in "abcd")
-    again = call("returns", a.var)
-    body = (a, b, c, again, call("reads", b.var), call("keeps", c.var), d, kernel(again.var, d.var))
-    found, left = split(*body, callees=(returns, reads, keeps))
-    assert set(found) == {"a", "b", "d"}
-    assert left["c"].reason == "the function `keeps` may keep it"
-    assert frozenset("ad") in together(found), "what the callee returns is the argument"
+    made = "; ".join(f"{name} = fresh 4*n" for name in "abc")
+    body = Calls(f"{made}; again = of returns a; _ = of reads b; _ = of keeps c; d = fresh 4*n; k again d")
+    text = ir.TextLiteral("nothing")
+    results = (callees[0].params[0], text, text)
+    one = Found(body, *(c.function_of(r) for c, r in zip(callees, results, strict=True)))
+    assert set(one) == {"a", "b", "d"}
+    assert one.left["c"] == "the function `keeps` may keep it"
+    assert frozenset("ad") in one.together, "what the callee returns is the argument"
 
 
 def test_recursive_functions_are_left_alone_and_said_to_be() -> None:
-    a = alloc("a")
-    found, left = split(a, kernel(X, a.var), call("main", a.var))
-    assert not found
-    assert "calls itself" in left["a"].reason
+    one = found("a = fresh 4*n; k x a; _ = of main a")
+    assert not one
+    assert "calls itself" in one.left["a"]
 
 
 def test_a_packed_function_that_gives_nothing_back_may_keep_what_it_is_given() -> None:
-    a, b, c = alloc("a"), alloc("b"), alloc("c")
-    watch = ir.CallPacked(
-        var=ir.Var("r", VOID),
-        name="watch",
-        arguments=(a.var,),
-        ownership=ir.Ownership.FRESH,
-        pure=False,
-        may_capture=True,
-    )
-    library = replace(watch, name="library", arguments=(b.var, c.var), var=ir.Var("r", VOID))
-    found, left = split(a, kernel(X, a.var), b, kernel(X, b.var), watch, c, library, kernel(c.var))
-    assert set(found) == {"b", "c"}, "a library function is given its result's memory, which is still empty"
-    assert left["a"].reason == "the packed function `watch` may keep or return it"
+    made = "a = fresh 4*n; k x a; b = fresh 4*n; k x b"
+    one = found(f"{made}; r = captures watch a; c = fresh 4*n; q = captures library b c; k c")
+    assert set(one) == {"b", "c"}, "a library function is given its result's memory, which is still empty"
+    assert one.left["a"] == "the packed function `watch` may keep or return it"
 
 
 def test_memory_of_two_devices_and_scopes_is_kept_apart_in_order() -> None:
-    a, b, c = alloc("a", device=1), alloc("b"), alloc("c", device=1)
-    found, _ = split(a, kernel(X, a.var), b, kernel(a.var, b.var), c, kernel(b.var, c.var))
-    assert [(one.id, one.name, one.device) for one in found.values()] == [
-        (0, "b", 0),
-        (1, "a", 1),
-        (2, "c", 1),
-    ]
+    one = found("a = fresh 4*n device=1; k x a; b = fresh 4*n; k a b; c = fresh 4*n device=1; k b c")
+    assert [(b.id, b.name, b.device) for b in one.values()] == [(0, "b", 0), (1, "a", 1), (2, "c", 1)]
 
 
 def test_sizes_must_be_known() -> None:
-    nowhere, huge = alloc("b", symbol("s")), alloc("c", N * 2**46)
-    unknown = ir.AllocFresh(var=ir.Var("d", VOID), shape=None, dtype=FLOAT)
-    inexact = ir.AllocFresh(var=ir.Var("e", VOID), shape=None, dtype=FLOAT, inexact="`n / 2.5` is no integer")
-    never = alloc("f", maximum(N, 2**62))  # no guard lets a shape pass
-    made = (nowhere, huge, unknown, inexact, never)
-    found, left = split(*made, kernel(*(one.var for one in made)))
-    assert not found
-    assert "which no parameter and no match_cast binds" in left["b"].reason
-    assert all("beyond what can be allocated" in left[name].reason for name in "cf")
-    assert left["d"].reason == "its shape is not known"
-    assert left["e"].reason == "its shape is not known: `n / 2.5` is no integer"
+    inexact = "`n / 2.5` is no integer"
+    body = Calls(
+        "b = fresh s; c = fresh n*2**48; d = shapeless; f = fresh max(n,2**64)"
+    )  # no guard lets f pass
+    body.follow("e = shapeless why; k b c d e f", why=inexact)
+    one = Found(body)
+    assert not one
+    assert "which no parameter and no match_cast binds" in one.left["b"]
+    assert all("beyond what can be allocated" in one.left[name] for name in "cf")
+    assert one.left["d"] == "its shape is not known"
+    assert one.left["e"] == f"its shape is not known: {inexact}"
 
 
 def test_choices_that_are_never_taken_are_left_out_of_sizes() -> None:
-    half = select(lt(N, 0), floordiv(N, 2) + N, floordiv(N, 2))  # how TVM counts a place from the end
-    slice_ = alloc("a", minimum(maximum(half, 0), N) - minimum(N, 0))
-    found, _ = split(slice_, kernel(slice_.var))
-    assert found["a"].size == round_up(4 * floordiv(N, 2), 64)
+    """How TVM counts a place from the end."""
+    half = select(lt(N, 0), floordiv(N, 2) + N, floordiv(N, 2))
+    body = Calls()
+    body.call("k", body.fresh(minimum(maximum(half, 0), N) - minimum(N, 0), name="a"))
+    assert Found(body)["a"].size == round_up(floordiv(N, 2), 64)
 
 
 extents = st.integers(-6, 9)
@@ -228,114 +203,97 @@ def test_divisors_that_may_be_zero_cost_no_place(
     divide: Callable[[Expr, Expr], Expr], divisor: Expr, n: int, s: int
 ) -> None:
     """A scalar parameter `s` may be negative.  What is set aside is right wherever the shape is defined."""
-    extent, scalar = divide(N * 3 + 7, divisor), ir.Var("s", ScalarType(dtype=DType("int64", 64), value=S))
-    a = alloc("a", extent)
-    main = function(a, kernel(a.var), params=(X, scalar))
-    (((buffer,),), _) = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
+    extent, scalar = divide(N * 3 + 7, divisor), ir.Var("s", ScalarType(dtype=None, value=S))
+    body = Calls("", param("x", "n"), scalar)
+    body.call("k", body.fresh(extent, name="a"))
     at = {"n": abs(n), "s": s}
-    room = buffer.size.evaluate(at)
+    room = Found(body)["a"].size.evaluate(at)
     assert room >= 0
     assert room % 64 == 0
     if divisor.evaluate(at) != 0:
-        assert 0 <= room - max(4 * extent.evaluate(at), 0) < 64
+        assert 0 <= room - max(extent.evaluate(at), 0) < 64
 
 
-def cast(*shape: Expr, source: ir.Operand = X) -> ir.MatchCast:
-    target = TensorType(shape=shape, dtype=FLOAT)
-    names = frozenset(e.as_symbol for e in shape if e.as_symbol is not None)
-    return ir.MatchCast(var=ir.Var("cast", target), source=source, target=target, defines=names)
+CAST = "known = cast x k defines=k"
 
 
 def test_sizes_that_come_later_get_an_arena_behind_the_cast() -> None:
-    a, b, c = alloc("a", 2 * N), alloc("b", K), alloc("c", N)
-    known = cast(K)
-    found, left = split(a, kernel(X, a.var), known, b, kernel(known.var, b.var), c, kernel(b.var, c.var))
-    assert not left
-    assert found.keys() == {"a", "b", "c"}
-    assert (found["a"].defined_by, found["b"].defined_by) == (None, known.var)
+    body = Calls(f"a = fresh 8*n; k x a; {CAST}; b = fresh 4*k; k known b; c = fresh 4*n; k b c")
+    one = Found(body)
+    assert not one.left
+    assert one.keys() == {"a", "b", "c"}
+    assert (one["a"].defined_by, one["b"].defined_by) == (None, body.made["known"])
 
 
 def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> None:
-    large, small, late, later = alloc("large", 512 * N), alloc("small", N), alloc("late", 512 * K), alloc("l")
-    known = cast(K)
-    body = (large, kernel(X, large.var), small, kernel(large.var, small.var), known)
-    behind = (late, kernel(known.var, late.var), later, kernel(small.var, late.var, later.var))
-    found, left = split(*body, *behind)
-    assert not left
-    assert {name: one.defined_by for name, one in found.items()} == {
-        "large": None,
-        "small": None,
-        "late": known.var,
-        "l": None,
-    }
-    assert found.arenas["small"] != found.arenas["large"]
+    before = f"large = fresh 2048*n; k x large; small = fresh 4*n; k large small; {CAST}"
+    body = Calls(f"{before}; late = fresh 2048*k; k known late; later = fresh 4*n; k small late later")
+    one, known = Found(body), body.made["known"]
+    assert not one.left
+    late = {name: b.defined_by for name, b in one.items()}
+    assert late == {"large": None, "small": None, "late": known, "later": None}
+    assert one.arenas["small"] != one.arenas["large"]
 
 
 def test_a_size_that_comes_inside_a_branch_gets_an_arena_there() -> None:
-    known, inside, outside = cast(K), alloc("inside", K), alloc("outside")
-    choice = branch((known, inside, kernel(known.var, inside.var)), (), (X, X))
-    found, left = split(outside, kernel(X, outside.var), choice)
-    assert not left
-    assert {name: one.defined_by for name, one in found.items()} == {"inside": known.var, "outside": None}
-    assert found.arenas["inside"] != found.arenas["outside"]
+    body = Calls("outside = fresh 4*n; k x outside")
+    body.sides(f"{CAST}; inside = fresh 4*k; k known inside", "")
+    one = Found(body)
+    assert not one.left
+    late = {name: b.defined_by for name, b in one.items()}
+    assert late == {"inside": body.made["known"], "outside": None}
+    assert one.arenas["inside"] != one.arenas["outside"]
 
 
 def test_a_size_that_comes_in_several_branches_is_left_alone() -> None:
     """It is another one in each, and what one binds the other does not see."""
-    known, a, b = cast(K), alloc("a", K), alloc("b", K)
-    choice = branch(
-        (known, a, kernel(a.var)), (replace(cast(K), defines=frozenset()), b, kernel(b.var)), (X, X)
-    )
-    found, left = split(choice)
-    assert not found
-    assert (
-        left["a"].reason == "its size depends on `k`, which gets its value from `cast` or in another branch"
-    )
-    assert left["b"].reason == left["a"].reason
-
-
-def taking_in_a_branch(
-    *before: ir.Instruction, behind: tuple[ir.Instruction, ...]
-) -> tuple[ir.Instruction, ...]:
-    """A function that takes 4 * k bytes in one branch of an If, where no plan places them."""
-    known, b = cast(K), alloc("b", K)
-    return (*before, branch((known, b, kernel(known.var, b.var)), (cast(K),), (X, X)), *behind)
-
-
-def test_no_arena_is_held_for_all_while_memory_is_taken_that_it_cannot_hold() -> None:
-    early, late, later = alloc("early"), alloc("late"), alloc("later")
-    behind = (late, later, kernel(early.var, late.var, later.var))
-    found, _ = split(*taking_in_a_branch(early, kernel(X, early.var), behind=behind))
-    assert found.keys() == {"early", "late", "later"}
-    assert len({*found.arenas.values()}) == 2
-
-
-def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
-    early, other = alloc("early"), alloc("other")
-    body = taking_in_a_branch(
-        early, other, kernel(X, early.var, other.var), behind=(kernel(early.var, other.var),)
-    )
-    found, left = split(*body)
-    assert found.keys() == {"early", "other"}
-    assert left.keys() == {"b"}
+    body = Calls()
+    body.sides(f"{CAST}; a = fresh 4*k; k a", "other = cast x k; b = fresh 4*k; k b")
+    one = Found(body)
+    assert not one
+    reason = "its size depends on `k`, which gets its value from `known` or in another branch"
+    assert one.left == {"a": reason, "b": reason}
 
 
 @pytest.mark.parametrize(
-    "kind", [ScalarType(value=symbol("s"), dtype=None), ShapeType(values=(symbol("s"),))]
+    ("before", "behind", "arenas"),
+    [
+        # it cannot hold what is taken in the branch, and is held for no more than what lives there
+        ("early = fresh 4*n; k x early", "late = fresh 4*n; later = fresh 4*n; k early late later", 2),
+        (
+            "early = fresh 4*n; other = fresh 4*n; k x early other",
+            "k early other",
+            1,
+        ),  # all of it lives beside
+    ],
 )
+def test_no_arena_is_held_for_all_while_memory_is_taken_that_it_cannot_hold(
+    before: str, behind: str, arenas: int
+) -> None:
+    """Of 4 * k bytes in one branch of an If, where no plan places them."""
+    body = Calls(before)
+    body.sides(f"{CAST}; b = fresh 4*k; k known b", "_ = cast x k defines=k")
+    body.follow(behind)
+    one = Found(body)
+    assert one.left.keys() == {"b"}
+    assert len({*one.arenas.values()}) == arenas
+
+
+SCALAR = ScalarType(value=S, dtype=None)
+
+
+@pytest.mark.parametrize("kind", [SCALAR, ShapeType(values=(S,))])
 def test_extents_that_nothing_checks_may_be_negative_and_then_reserve_nothing(kind: Type) -> None:
-    a = alloc("a", symbol("s"))
-    main = function(a, kernel(X, a.var), params=(X, ir.Var("given", kind)))
-    found, left = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
-    assert not left
-    ((one,),) = found
-    assert [one.size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
+    one = Found(Calls("a = fresh 4*s; k x a", param("x", "n"), ir.Var("given", kind)))
+    assert not one.left
+    assert [one["a"].size.evaluate({"s": s}) for s in (-65, -1, 0, 1)] == [0, 0, 0, 64]
 
 
 def test_what_a_computed_scalar_sizes_is_left_alone() -> None:
-    a, given = alloc("a", symbol("s")), ir.Var("given", ScalarType(value=symbol("s"), dtype=None))
-    main = function(replace(packed(ir.Ownership.FRESH), var=given), a, kernel(X, a.var))
-    found, left = found_in(ir.Program(name="m", functions={"main": main}, kernels={}))
-    assert not found
-    wanted = "its size depends on `s`, which `given` computes as a scalar: only a match_cast makes it a size"
-    assert left[0].reason == wanted
+    body = Calls()
+    body.packed("f", kind=SCALAR, ownership=ir.Ownership.FRESH, pure=False)
+    body.follow("a = fresh 4*s; k x a")
+    one = Found(body)
+    assert not one
+    wanted = "its size depends on `s`, which `v1` computes as a scalar: only a match_cast makes it a size"
+    assert one.left == {"a": wanted}
