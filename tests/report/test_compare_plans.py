@@ -107,9 +107,11 @@ def test_verdicts_are_those_of_a_walk_over_all_shapes() -> None:
     assert {Trend.MORE, Trend.NEVER_MORE} <= met
 
 
+MANY = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]  # the prover is not asked
+
+
 def test_what_is_not_decided_is_no_success() -> None:
-    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
-    diff = compare(record("6400*n + 6400*m + n % 7"), record(*[f"{one} + m % 3" for one in many]))
+    diff = compare(record("6400*n + 6400*m + n % 7"), record(*[f"{one} + m % 3" for one in MANY]))
     (one,) = diff.functions
     assert one.peak.trend is Trend.UNDECIDED
     assert diff.grew
@@ -118,22 +120,22 @@ def test_what_is_not_decided_is_no_success() -> None:
 
 
 def test_samples_beyond_the_bounds_are_marked_and_do_not_count() -> None:
-    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
     at = [{"n": 20, "m": 1}, {"n": 3, "m": 0}, {"n": 3, "m": 1, "other": 0}]
-    diff = compare_plans([record("n + m")], [record(*many, bounds={"n": (None, 8)})], at)
+    diff = compare_plans([record("n + m")], [record(*MANY, bounds={"n": (None, 8)})], at)
     (one,) = diff.functions
     assert [sample.counts for sample in one.samples] == [False, False, True]
     assert one.peak.grown is not None and dict(one.peak.grown.binding) == at[2]
     assert str(diff).count("not compared: beyond the bounds, or empty") == 2
 
 
-def test_a_whole_call_that_is_a_formula_no_more_cannot_be_compared() -> None:
-    known = record("64")
-    unknown = record(None)
+def test_a_whole_call_that_is_a_formula_no_more_cannot_be_compared_and_its_arenas_are() -> None:
+    known, unknown = record("64"), record(None, reserved=(parse_expr("64"),))
     assert compare(known, unknown).grew
     diff = compare(unknown, known)
     assert not diff.grew
     assert str(diff).endswith("nothing grew; of `main` only the arenas were compared")
+    more = compare(unknown, record(None, reserved=(parse_expr("128"),)))
+    assert more.functions[0].peak_measure == "arenas" and more.grew
 
 
 def test_the_smallest_shape_that_takes_more_is_proved() -> None:
@@ -144,14 +146,9 @@ def test_the_smallest_shape_that_takes_more_is_proved() -> None:
 
 
 def test_what_the_prover_is_not_asked_is_seen_at_samples() -> None:
-    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
-    before, after = (
-        record("n + m"),
-        record(*many, samples=(changed(plan_samples.small().samples[0], binding={"n": 3, "m": 1}),)),
-    )
-    grown = compare(before, after).functions[0].peak.grown
-    assert grown is not None
-    assert not grown.proved
+    sample = changed(plan_samples.small().samples[0], binding={"n": 3, "m": 1})
+    grown = compare(record("n + m"), record(*MANY, samples=(sample,))).functions[0].peak.grown
+    assert grown is not None and not grown.proved
     assert dict(grown.binding) == {"n": 3, "m": 1}
 
 
@@ -162,23 +159,12 @@ def test_formulas_over_other_symbols_are_not_compared() -> None:
     assert compare(record("64"), record("64*batch")).functions[0].peak.trend is Trend.MORE
 
 
-def test_arenas_are_compared_where_a_call_is_no_formula() -> None:
-    unknown = record(None, reserved=(parse_expr("64"),))
-    more = record(None, reserved=(parse_expr("128"),))
-    assert compare(unknown, more).functions[0].peak_measure == "arenas"
-    assert compare(unknown, more).grew
-
-
-def test_functions_of_one_side_are_told() -> None:
-    diff = compare_plans([record("64"), record("64", name="old")], [record("64"), record("99", name="new")])
+def test_functions_of_one_side_and_guards_are_told() -> None:
+    before, after = record("64", guards=guards("a", "b")), record("64", guards=guards("b", "c", "c"))
+    diff = compare_plans([before, record("64", name="old")], [after, record("99", name="new")])
     assert (diff.new, diff.gone, diff.grew) == (("new",), ("old",), False)
     assert repr(diff) == "<PlanDiff: nothing grew in 1 function>"
-
-
-def test_guards_are_told() -> None:
-    (found,) = compare(
-        record("64", guards=guards("a", "b")), record("64", guards=guards("b", "c", "c"))
-    ).functions
+    (found,) = diff.functions
     assert (found.guards.gone, found.guards.new) == (("a",), ("c", "c"))
 
 
@@ -194,14 +180,11 @@ def test_a_tensor_that_another_was_put_before_is_known_again() -> None:
     assert not changes.gone and not changes.resized and not changes.moved
 
 
-def test_sizes_and_offsets() -> None:
+def test_sizes_offsets_and_how_many_there_are_of_equal_tensors() -> None:
     before = [tensor("a", "add", "64*n"), tensor("b", "exp", "64", "0")]
     after = [tensor("a", "add", "128*n"), tensor("b", "exp", "64", "128*n")]
     changes = compare_tensors(before, after)
     assert [(str(p.before.size), str(p.after.size)) for p in changes.resized] == [("64*n", "128*n")]
     assert [p.after.name for p in changes.moved] == ["b"]
-
-
-def test_of_equal_tensors_as_many_are_gone_as_there_were_more() -> None:
-    changes = compare_tensors([tensor("a", "add", "64") for _ in range(3)], [tensor("a", "add", "64")])
-    assert (len(changes.gone), len(changes.new)) == (2, 0)
+    fewer = compare_tensors([tensor("a", "add", "64") for _ in range(3)], [tensor("a", "add", "64")])
+    assert (len(fewer.gone), len(fewer.new)) == (2, 0)

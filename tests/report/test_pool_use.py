@@ -121,7 +121,7 @@ def test_bytes(count: int | None, text: str) -> None:
         ("blocks.0.qkv at /home/me/projects/models/net.py:16", "blocks.0.qkv at …/models/net.py:16"),
         ("encoder.layers.0.attention.query at src/modeling.py:321", "encoder.layers.0.attention.query"),
         (
-            "text_model.encoder.layers.10.self_attention.query at m.py:3",
+            "model.encoder.layers.10.self_attention.query at m.py:3",
             "….encoder.layers.10.self_attention.query",
         ),
         ("/text_model/encoder/layers.10/attention/MatMul_1", "…/encoder/layers.10/attention/MatMul_1"),

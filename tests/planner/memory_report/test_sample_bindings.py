@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from symalloc.planner.memory_report.function_report import (
@@ -25,27 +27,33 @@ def function(upper: dict[str, int] | None = None, lower: dict[str, int] | None =
     )
 
 
-def test_extents_grow_and_stay_within_the_declared_bounds() -> None:
-    bounded = function({"b": 8, "n": 64}, {"n": 2})
-    shown = standard(["n", "b"], bounded)
-    assert [(at["b"], at["n"], bound_label(at, bounded)) for at in shown] == [
-        (1, 2, None),
-        (8, 16, None),
-        (8, 64, "bound"),
-        (16, 128, "beyond"),
+@pytest.mark.parametrize(
+    ("names", "bounded", "shown"),
+    [
+        (
+            "bn",
+            function({"b": 8, "n": 64}, {"n": 2}),
+            [(1, 2), (8, 16), (8, 64, "bound"), (16, 128, "beyond")],
+        ),
+        ("bn", function({"b": 4}), [(1, 1), (4, 16, "bound"), (4, 1024, "bound"), (8, 1024, "beyond")]),
+        (
+            ["batch", "vocab_size"],
+            function({"batch": 16}),
+            [(1, 131072), (16, 131072, "bound"), (32, 131072, "beyond")],
+        ),
+        (["vocab_size"], function({"vocab_size": 32000}), [(32000, "bound"), (64000, "beyond")]),
+    ],
+)
+def test_extents_grow_and_go_beyond_the_declared_bounds(
+    names: Sequence[str], bounded: Function, shown: list[tuple[int | str, ...]]
+) -> None:
+    """A vocabulary is as large as that of a model; a bound on one symbol leaves the others large."""
+    found = standard(names, bounded)
+    labels = ((bound_label(at, bounded),) for at in found)
+    told = [
+        (*(at[name] for name in names), *filter(None, label)) for at, label in zip(found, labels, strict=True)
     ]
-
-
-def test_a_bound_on_one_symbol_leaves_the_others_large() -> None:
-    shown = standard(["b", "n"], function({"b": 4}))
-    assert shown[-2:] == [{"b": 4, "n": 1024}, {"b": 8, "n": 1024}]
-
-
-def test_a_vocabulary_is_as_large_as_that_of_a_model() -> None:
-    shown = standard(["batch_size", "vocab_size"], function({"batch_size": 16}))
-    assert {at["vocab_size"] for at in shown} == {131072}
-    assert [at["batch_size"] for at in shown] == [1, 16, 32]
-    assert standard(["vocab_size"], function({"vocab_size": 32000}))[0] == {"vocab_size": 32000}
+    assert told == shown
 
 
 def test_what_is_asked_for_is_shown() -> None:
