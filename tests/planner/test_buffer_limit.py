@@ -136,9 +136,9 @@ def test_bounds_narrow_a_domain() -> None:
     assert (domain.lower_of("n"), domain.upper_of("n"), domain.upper_of("m")) == (2, 8, INT64_MAX)
 
 
-def bounded(*extents: str, upper: int = 8, lower: int | None = None) -> Function:
+def bounded(*extents: str, lower: int | None = None) -> Function:
     below = {} if lower is None else {"n": lower}
-    return replace(chain("main", *extents), declared_upper={"n": upper}, declared_lower=below)
+    return replace(chain("main", *extents), declared_upper={"n": 8}, declared_lower=below)
 
 
 def planned(function: Function, bounds: BoundsUse) -> Plan:

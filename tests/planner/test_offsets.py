@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from symalloc.planner import offsets as module
 from symalloc.planner.check.validate import validate
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
-from symalloc.planner.offsets import (
-    Alternatives,
-    Dominance,
-    assemble,
-    offsets,
-    storage,
-)
+from symalloc.planner.offsets import Alternatives, Dominance, assemble, offsets, storage
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -32,18 +24,14 @@ def buffer(id_: int, size: Expr, *live: tuple[int, int], alignment: int = 64) ->
     return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=live, alignment=alignment)
 
 
-def stacked(buffers: Sequence[Buffer], *order: int) -> Stacking:
-    return Stacking.of(order, buffers)
-
-
-def laid_out(buffers: Sequence[Buffer], *order: int, domain: Domain = DOMAIN) -> Arena:
-    arena = assemble(buffers, stacked(buffers, *order), domain)
-    assert_valid(arena, domain)
+def laid_out(buffers: Sequence[Buffer], *order: int) -> Arena:
+    arena = assemble(buffers, Stacking.of(order, buffers), DOMAIN)
+    assert_valid(arena)
     return arena
 
 
-def assert_valid(arena: Arena, domain: Domain = DOMAIN) -> None:
-    assert validate(Plan(function="f", arenas=(arena,)), domain, PROVER, machine=False) == ()
+def assert_valid(arena: Arena) -> None:
+    assert validate(Plan(function="f", arenas=(arena,)), DOMAIN, PROVER, machine=False) == ()
 
 
 def texts(arena: Arena) -> list[str]:
@@ -63,22 +51,13 @@ def test_offsets_are_what_lies_below_and_dominated_alternatives_vanish() -> None
 
 
 def test_alignment_is_rounded_up_only_where_it_must_be() -> None:
-    buffers = (
-        buffer(0, 4 * N, (0, 2), alignment=4),
-        buffer(1, 64 * M, (1, 3)),
-    )
-    assert texts(laid_out(buffers, 0, 1)) == ["0", str(round_up(4 * N, 64))]
-    assert texts(laid_out(buffers, 1, 0)) == ["64*m", "0"]
-
-
-def test_each_buffer_has_its_own_alignment() -> None:
-    buffers = (
-        buffer(0, constant(100), (0, 5), alignment=4),
-        buffer(1, 64 * N, (0, 5), alignment=256),
-        buffer(2, constant(3), (0, 5), alignment=1),
-    )
-    assert texts(laid_out(buffers, 0, 1, 2)) == ["0", "256", "64*n + 256"]
-    assert texts(laid_out(buffers, 0, 2, 1)) == ["0", "256", "100"]
+    two = (buffer(0, 4 * N, (0, 2), alignment=4), buffer(1, 64 * M, (1, 3)))
+    assert texts(laid_out(two, 0, 1)) == ["0", str(round_up(4 * N, 64))]
+    assert texts(laid_out(two, 1, 0)) == ["64*m", "0"]
+    rows = ((constant(100), 4), (64 * N, 256), (constant(3), 1))  # each has its own
+    three = [buffer(i, size, (0, 5), alignment=alignment) for i, (size, alignment) in enumerate(rows)]
+    assert texts(laid_out(three, 0, 1, 2)) == ["0", "256", "64*n + 256"]
+    assert texts(laid_out(three, 0, 2, 1)) == ["0", "256", "100"]
 
 
 def test_an_empty_problem_has_an_empty_arena() -> None:
@@ -86,32 +65,11 @@ def test_an_empty_problem_has_an_empty_arena() -> None:
     assert (arena.size, arena.placements) == (0, ())
 
 
-# -- storages -----------------------------------------------------------------------------------------------
-
-
-STORED = (64 * N, 256 * N, 64 * M, round_up(4 * N * M, 64), constant(4096), constant(0))
-
-
-def stored(id_: int, size: Expr, begin: int, end: int) -> Buffer:
-    return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=((begin, end),))
-
-
-def test_it_is_as_large_as_the_largest_in_it_at_each_binding() -> None:
-    found = storage((stored(0, 64 * N, 0, 1), stored(1, 64 * M, 1, 2), stored(2, 32 * N * 2, 2, 3)), DOMAIN)
-    assert str(found.size) == "max(64*m, 64*n)"
-
-
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.sampled_from(STORED), st.integers(1, 5)), min_size=1, max_size=10))
-def test_it_holds_every_buffer_at_offset_0_and_validates(rows: list[tuple[Expr, int]]) -> None:
-    ends = [sum(length for _, length in rows[: i + 1]) for i in range(len(rows))]
-    buffers = [
-        stored(i, size, end - length, end)
-        for i, ((size, length), end) in enumerate(zip(rows, ends, strict=True))
-    ]
+def test_a_storage_is_as_large_as_the_largest_in_it_at_each_binding() -> None:
+    buffers = [buffer(i, size, (i, i + 1)) for i, size in enumerate((64 * N, 64 * M, 32 * N * 2))]
     found = storage(buffers, DOMAIN)
-    assert validate(Plan(function="f", arenas=(found,)), DOMAIN, PROVER, machine=False) == ()
-    assert [(p.buffer, p.offset) for p in found.placements] == [(b, 0) for b in buffers]
+    assert_valid(found)
+    assert str(found.size) == "max(64*m, 64*n)" and texts(found) == ["0"] * 3
 
 
 # -- shared maxima ------------------------------------------------------------------------------------------

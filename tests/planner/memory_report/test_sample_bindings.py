@@ -35,7 +35,11 @@ def function(upper: dict[str, int] | None = None, lower: dict[str, int] | None =
             function({"b": 8, "n": 64}, {"n": 2}),
             [(1, 2), (8, 16), (8, 64, "bound"), (16, 128, "beyond")],
         ),
-        ("bn", function({"b": 4}), [(1, 1), (4, 16, "bound"), (4, 1024, "bound"), (8, 1024, "beyond")]),
+        (
+            "bn",
+            function({"b": 4}),
+            [(1, 1), (4, 16, "bound"), (4, 128, "bound"), (4, 1024, "bound"), (8, 1024, "beyond")],
+        ),
         (
             ["batch", "vocab_size"],
             function({"batch": 16}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -53,9 +54,6 @@ def test_json_is_read() -> None:
     assert (a.name, a.size, a.live, a.alignment) == ("a", 4 * N, ((0, 2),), 64)
     assert (b.size, b.alignment) == (constant(96), 64)
     assert problem.symbols == {"n"}
-
-
-def test_a_problem_without_a_name_takes_that_of_its_file() -> None:
     assert read_json('{"buffers": []}', "file").name == "file"
 
 
@@ -165,17 +163,17 @@ QUICK = SearchBudget.of("quick")
 
 
 def problem(
-    rows: list[tuple[str | int, int, int]], alignment: int = 64, symbols: dict[str, Any] | None = None
+    rows: Sequence[tuple[str | int, int, int]],
+    *alignments: int,
+    symbols: dict[str, Any] | None = None,
 ) -> PackingProblem:
-    return problem_of(
-        {
-            "symbols": {"n": {}, "m": {}} if symbols is None else symbols,
-            "buffers": [
-                {"id": f"b{i}", "size": size, "lower": lower, "upper": upper, "alignment": alignment}
-                for i, (size, lower, upper) in enumerate(rows)
-            ],
-        }
-    )
+    """The last alignment is that of all further rows; 64, if there is none."""
+    given = [*alignments, *([alignments[-1] if alignments else 64] * len(rows))]
+    buffers = [
+        {"id": f"b{i}", "size": size, "lower": lower, "upper": upper, "alignment": given[i]}
+        for i, (size, lower, upper) in enumerate(rows)
+    ]
+    return problem_of({"symbols": {"n": {}, "m": {}} if symbols is None else symbols, "buffers": buffers})
 
 
 @st.composite
@@ -184,7 +182,7 @@ def problems(draw: st.DrawFn) -> PackingProblem:
     for _ in range(draw(st.integers(1, 9))):
         lower = draw(st.integers(0, 8))
         rows.append((draw(st.sampled_from(SIZES)), lower, draw(st.integers(lower + 1, 10))))
-    return problem(rows, alignment=draw(st.sampled_from((1, 32, 64, 256))))
+    return problem(rows, *draw(st.lists(st.sampled_from((1, 16, 64, 256)), min_size=1, max_size=3)))
 
 
 def check(packing: Packing, binding: dict[str, int]) -> None:
@@ -223,14 +221,14 @@ def test_a_packing_is_right_at_every_binding(found: PackingProblem) -> None:
     )
 )
 def test_a_static_packing_is_the_lowest_there_is(rows: list[tuple[int, int, int]]) -> None:
-    found = problem([(size, lower, lower + length) for size, lower, length in rows], alignment=1)
+    found = problem([(size, lower, lower + length) for size, lower, length in rows], 1)
     packing = pack_problem(found, budget=QUICK)
     check(packing, {})
     assert packing.arena == min(all_heights(found.buffers, [{}]))[0]
 
 
 def test_it_goes_past_declared_bounds_in_both_directions() -> None:
-    rows: list[tuple[str | int, int, int]] = [("4096", 0, 2), ("64*n", 1, 4), ("4096", 3, 6), ("64*n", 5, 8)]
+    rows = [("4096", 0, 2), ("64*n", 1, 4), ("4096", 3, 6), ("64*n", 5, 8)]
     packing = pack_problem(problem(rows, symbols={"n": {"min": 16, "max": 32}}), budget=QUICK)
     for n in (1, 15, 64, 100_000):
         check(packing, {"n": n})
@@ -239,7 +237,7 @@ def test_it_goes_past_declared_bounds_in_both_directions() -> None:
 
 
 def test_no_more_is_asked_of_sizes_than_the_declared_minimum_gives() -> None:
-    rows: list[tuple[str | int, int, int]] = [("64*n - 256", 0, 2), ("64", 1, 3)]
+    rows = [("64*n - 256", 0, 2), ("64", 1, 3)]
     packing = pack_problem(problem(rows, symbols={"n": {"min": 4}}), budget=QUICK)
     check(packing, {"n": 4})
     with pytest.raises(ProblemError, match=r"buffers\[0\] \(`b0`\).size: .* makes sense only where n >= 4"):
@@ -249,7 +247,7 @@ def test_no_more_is_asked_of_sizes_than_the_declared_minimum_gives() -> None:
 
 
 # greedy packings are a third above the floor here, either for small n or for large
-CROSSED: list[tuple[str | int, int, int]] = [
+CROSSED = [
     *(("128*n", 3, 5), ("64*n", 4, 7), ("64*n", 2, 4)),
     *(("64*n", 1, 3), ("4096", 0, 3), ("64*n", 0, 2)),
 ]
@@ -276,7 +274,7 @@ def test_a_capacity_is_kept_where_one_exists_and_the_overrun_named_where_not() -
 
 
 def test_a_static_packing_within_a_capacity() -> None:
-    found = problem([(4, 0, 3), (4, 3, 9), (4, 0, 9), (4, 9, 21), (4, 0, 21)], alignment=1)
+    found = problem([(4, 0, 3), (4, 3, 9), (4, 0, 9), (4, 9, 21), (4, 0, 21)], 1)
     fitting = pack_problem(found, budget=QUICK, capacity=12)
     assert fitting.overrun is None and fitting.arena == 12
     assert pack_problem(found, budget=QUICK, capacity=11).overrun == {}
@@ -299,19 +297,3 @@ def test_a_packing_of_many_is_found_in_little_memory_whatever_is_live_together()
     rows = [f"{i},{i % 9},{9 + i % 50},{4096 * (1 + i % 31)}" for i in range(3000)]
     packing = pack_problem(read_csv("id,lower,upper,size\n" + "\n".join(rows), "file"), budget=QUICK)
     assert packing.worst_ratio == 1
-
-
-def test_mixed_alignments_are_all_kept() -> None:
-    found = problem_of(
-        {
-            "symbols": {"n": {}},
-            "buffers": [
-                {"id": "a", "size": "5*n", "lower": 0, "upper": 3, "alignment": 1},
-                {"id": "b", "size": "7*n", "lower": 0, "upper": 3, "alignment": 16},
-                {"id": "c", "size": "3", "lower": 1, "upper": 3, "alignment": 256},
-            ],
-        }
-    )
-    packing = pack_problem(found, budget=QUICK)
-    for n in (1, 3, 100):
-        check(packing, {"n": n})
