@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
 from symalloc.analysis.call_expansion import MOST_UNDER_WAY, ExpandedFunction, expand_calls
@@ -13,19 +15,14 @@ from symalloc.analysis.donation import (
     outputs_of,
     parse_donation,
 )
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import PointsTo
 from symalloc.analysis.sets import only_member
 from symalloc.program import ir
 from symalloc.program.ir import Operand, Ownership, TupleValue, Var
-from symalloc.program.types import OpaqueType, TensorType, TupleType
+from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.parse import parse_condition, parse_expr
-from tests.program.build import Body, param, program_of, tensor_of
-
-
-def roots(analysis: FunctionAnalysis) -> list[int]:
-    numbers = (only_member(leaf.must) for leaf in analysis.points_to.parameters)
-    return [number for number in numbers if number is not None]
+from tests.program.build import Body, param, tensor_of
 
 
 def test_captures_and_uses_on_one_path() -> None:
@@ -34,9 +31,10 @@ def test_captures_and_uses_on_one_path() -> None:
     body.packed("unknown", x)
     body.packed("fresh", y, ownership=Ownership.FRESH)
     analysis = analyse(body.program(y))["main"]
-    conflicts = analysis.conflicts
-    assert [list(conflicts.capturing(root)) for root in roots(analysis)] == [[0], []]
-    assert conflicts.on_one_path(*roots(analysis))
+    found = [only_member(leaf.must) for leaf in analysis.points_to.parameters]
+    roots, conflicts = [number for number in found if number is not None], analysis.conflicts
+    assert [list(conflicts.capturing(root)) for root in roots] == [[0], []]
+    assert conflicts.on_one_path(*roots)
 
 
 @pytest.mark.parametrize(
@@ -58,22 +56,8 @@ def test_donations(text: str, output: str, source: str, function: str | None, ca
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "w",
-        "0:w",
-        "=w",
-        "0=",
-        "0=1",
-        "a.0=w",
-        "0=w.x",
-        "0=w=v",
-        "a b=c",
-        "f:g:0=w",
-        "0=w[]",
-        "0=w[8]",
-        "0=w[a",
-        "0[a]=w",
-        "0=w[a][b]",
+        *("", "w", "0:w", "=w", "0=", "0=1", "a.0=w", "0=w.x"),
+        *("0=w=v", "a b=c", "f:g:0=w", "0=w[]", "0=w[8]", "0=w[a", "0[a]=w", "0=w[a][b]"),
     ],
 )
 def test_what_is_no_donation(text: str) -> None:
@@ -104,22 +88,20 @@ def test_which_function_is_meant() -> None:
 
 def test_the_names_of_outputs() -> None:
     body = Body(param("x", "n"), param("y", "n"))
-    x, y = body.params
-    first = body.alias(x, "first")
-    whole = body.tuple(first, y)
-    nested = body.tuple(whole, body.take(whole, 1))
-    found = outputs_of(points(body, body.alias(nested)))
+    steps = "first = alias x; whole = tuple first y; second = take whole 1; nested = tuple whole second"
+    made = body.follow(f"{steps}; result = alias nested")
+    found = outputs_of(points(body, made["result"]))
     assert [leaf.names[0] for leaf in found] == ["0.0", "0.1", "1"]
     assert found[0].names[1:] == ("first", "x")
     assert "y" in found[1].names and "y" in found[2].names
     assert found[1].cell == found[2].cell != found[0].cell
-    (single,) = outputs_of(points(body, first))
+    (single,) = outputs_of(points(body, made["first"]))
     assert single.names == ("result", "first", "x")
-    literal = outputs_of(points(body, TupleValue((x, TupleValue((y,))))))
+    literal = outputs_of(points(body, TupleValue((made["x"], TupleValue((made["y"],))))))
     assert [leaf.names for leaf in literal] == [("0", "x"), ("1.0", "y")]
 
 
-S = OpaqueType()
+S, T = OpaqueType(), TypeVar("T")
 
 
 def expanded(program: ir.Program, name: str = "main") -> ExpandedFunction:
@@ -128,65 +110,60 @@ def expanded(program: ir.Program, name: str = "main") -> ExpandedFunction:
     return found
 
 
-def writer() -> ir.Function:
-    """Places `p` bytes on the storage that it is handed, and writes them."""
-    x, s = param("x", "p"), ir.Var("s", S)
-    body = Body(x, s, name="writer")
-    made = body.tensor(s, "p", offset="2*p")
-    body.call("copy", x, made)
-    return body.finish(made, symbols={"p": ir.Origin.DIMENSION}, private=True)
+def callee(name: str, steps: str, *more: ir.Var, result: str = "x") -> ir.Function:
+    """A private function of x, of `p` bytes, and of a storage s."""
+    body = Body(param("x", "p"), ir.Var("s", S), *more, name=name)
+    made = body.follow(steps)
+    symbols = {"p": ir.Origin.DIMENSION, **({"n": ir.Origin.CAST} if "defines=n" in steps else {})}
+    return body.finish(made[result], symbols=symbols, private=True)
+
+
+def caller(of: ir.Function, *more: ir.Var, storage: str = "n") -> ir.Program:
+    """A program of a function that hands its x and a storage to another."""
+    body = Body(x := param("x", "n"), *more)
+    made = body.function(of.name, x, body.storage(storage), *more, kind=tensor_of("n"))
+    return body.program(made, of, symbols={"n": ir.Origin.DIMENSION})
+
+
+def of_type(found: ExpandedFunction, kind: type[T]) -> list[T]:
+    return [i for i in found.function.body.instructions if isinstance(i, kind)]
 
 
 def test_symbols_of_the_callee_are_sizes_of_the_caller() -> None:
-    body = Body(x := param("x", "n"))
-    made = body.function("writer", x, body.storage("4*n"), kind=tensor_of("n"))
-    program = body.program(made, writer())
+    program = caller(callee("writer", "made = tensor s p offset=2*p; copy x made"), storage="4*n")
     found = expanded(program)
-    (alloc,) = (i for i in found.function.body.instructions if isinstance(i, ir.AllocTensor))
+    (alloc,) = of_type(found, ir.AllocTensor)
     assert alloc.offset == parse_expr("2*n")
     assert alloc.shape == (parse_expr("n"),)
     original = program.functions["writer"].body.instructions[0]
     assert found.original(alloc) is original
     assert [call.name for call in found.calls_to(alloc)] == ["writer"]
-    assert alloc.var is not original.var
+    assert isinstance(original, ir.AllocTensor) and alloc.var is not original.var
 
 
 def test_what_the_callee_checks_on_entry_holds_behind_it() -> None:
-    s = Body(x := param("x", "n"), y := param("y", "m"))
-    a, b, t = param("a", "p"), param("b", "p"), ir.Var("t", S)
-    inner = Body(a, b, t, name="same")
-    inner.call("fill", inner.tensor(t, "p"))
-    callee = inner.finish(symbols={"p": ir.Origin.DIMENSION}, private=True)
-    s.function("same", x, y, s.storage("n"), kind=TensorType(shape=None, dtype=None))
-    found = expanded(program_of(s.finish(), callee))
-    (check,) = (i for i in found.function.body.instructions if isinstance(i, ir.Assert))
+    same = callee("same", "t = tensor s p; fill t", param("b", "p"))
+    found = expanded(caller(same, param("y", "m")))
+    (check,) = of_type(found, ir.Assert)
     assert check.condition == parse_condition("m == n")
 
 
 def test_a_symbol_that_a_cast_of_the_callee_binds_gets_a_name_of_its_own() -> None:
-    inner = Body(a := param("a", "p"), s := ir.Var("s", S), name="casts")
-    cast = inner.cast(a, "n", defines=["n"])
-    inner.call("fill", inner.tensor(s, "n"))
-    symbols = {"p": ir.Origin.DIMENSION, "n": ir.Origin.CAST}
-    callee = inner.finish(cast, symbols=symbols, private=True)
-    body = Body(x := param("x", "n"))
-    body.function("casts", x, body.storage("n"), kind=tensor_of("n"))
-    found = expanded(program_of(body.finish(symbols={"n": ir.Origin.DIMENSION}), callee))
-    (made,) = (i for i in found.function.body.instructions if isinstance(i, ir.MatchCast))
+    casts = callee("casts", "cast = cast x n defines=n; t = tensor s n; fill t", result="cast")
+    found = expanded(caller(casts))
+    (made,) = of_type(found, ir.MatchCast)
     assert made.defines == {"n_2"}
     assert found.function.symbols == {"n": ir.Origin.DIMENSION, "n_2": ir.Origin.CAST}
 
 
 def test_a_recursion_is_written_out_so_far_and_the_rest_is_named() -> None:
-    x, s, flag = param("x", "p"), ir.Var("s", S), ir.Var("flag", tensor_of())
-    inner = Body(x, s, flag, name="again")
-    inner.call("fill", inner.tensor(s, "p"))
+    flag = ir.Var("flag", tensor_of())
+    inner = Body(x := param("x", "p"), s := ir.Var("s", S), flag, name="again")
+    inner.follow("t = tensor s p; fill t")
     inner.function("again", x, s, flag, kind=tensor_of("p"))
-    callee = inner.finish(x, symbols={"p": ir.Origin.DIMENSION}, private=True)
-    body = Body(y := param("y", "n"), f := ir.Var("f", tensor_of()))
-    body.function("again", y, body.storage("n"), f, kind=tensor_of("n"))
-    found = expanded(program_of(body.finish(), callee))
-    allocated = [i for i in found.function.body.instructions if isinstance(i, ir.AllocTensor)]
+    again = inner.finish(x, symbols={"p": ir.Origin.DIMENSION}, private=True)
+    found = expanded(caller(again, ir.Var("f", tensor_of())))
+    allocated = of_type(found, ir.AllocTensor)
     assert len(allocated) == MOST_UNDER_WAY
     assert [len(found.calls_to(made)) for made in allocated] == [1, 2, 3]
     (left,) = found.left.values()

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.linter.diagnostic import Report, Severity
-from symalloc.program.ir import (
-    Kernel,
-    NotUnderstood,
-    Operand,
-    Origin,
-    Ownership,
-    Program,
-    TupleValue,
-    Var,
-)
+from symalloc.program import ir
 from symalloc.program.types import OpaqueType, StorageType
 from symalloc.prover.domain import Verdict
 from symalloc.size.parse import parse_condition
@@ -22,7 +13,7 @@ from tests.linter.engine_run import findings, run, verdicts
 from tests.program.build import F32, KERNELS, Body, buffer, param, program_of
 
 
-def placed(nbytes: int | str, *extents: int | str, check_first: str | None = None) -> Program:
+def placed(nbytes: int | str, *extents: int | str, check_first: str | None = None) -> ir.Program:
     """One tensor on one storage, behind an assert."""
     body = Body(param("x", "n"))
     storage = body.storage(nbytes)
@@ -61,7 +52,7 @@ def test_empty_tensors_count_where_only_they_break_a_rule() -> None:
     ],
 )
 def test_asserts_casts_and_calls_prove_what_stands_behind_them(steps: str, verdict: str | None) -> None:
-    taking = [Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9)]
+    taking = [ir.Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9)]
     body = Body(param("x", "n"), param("y", "m"))
     body.follow(steps)
     program = program_of(body.finish(), kernels={**KERNELS, **{kernel.name: kernel for kernel in taking}})
@@ -90,7 +81,7 @@ def test_a_test_holds_on_its_branch_and_its_negation_on_the_other(
     body = Body(param("x", "n"))
     storage = body.storage(4)
 
-    def place() -> Operand:
+    def place() -> ir.Operand:
         return body.params[0] if behind else body.tensor(storage, "n")
 
     body.branch(place, place, condition=condition)
@@ -102,14 +93,14 @@ def test_a_test_holds_on_its_branch_and_its_negation_on_the_other(
 def test_two_extents_that_bind_one_symbol_are_compared() -> None:
     body = Body(param("x", "n", "m"))
     body.cast(body.params[0], "k", "k", defines=["k"])
-    symbols = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "k": Origin.CAST}
+    symbols = {"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION, "k": ir.Origin.CAST}
     result = run(body.program(symbols=symbols), "SYM301")
     assert (result.summary.constraints, result.summary.runtime_check) == (1, 1)
     assert not findings(body.program(symbols=symbols), "SYM310")  # TVM compares what one cast binds twice
 
 
 def test_a_kernel_that_compared_shapes_proves_what_follows() -> None:
-    def program(*, call: bool) -> Program:
+    def program(*, call: bool) -> ir.Program:
         body = Body(param("x", "n"), param("y", "m"))
         storage, other = body.storage("n"), body.storage("m")
         out = body.tensor(other, "m")
@@ -124,7 +115,7 @@ def test_a_kernel_that_compared_shapes_proves_what_follows() -> None:
 
 def test_calls_that_contradict_each_other_do_not_silence_what_follows() -> None:
     """No tensor has 8 and 9 elements: behind both calls everything would hold, were they believed."""
-    wanted = (Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9))
+    wanted = (ir.Kernel(name=f"take{k}", parameters=(buffer("a", k, writes=False),)) for k in (8, 9))
     kernels = {kernel.name: kernel for kernel in wanted}
     body = Body(param("x", "n"))
     body.call("take8", body.params[0])
@@ -134,7 +125,7 @@ def test_calls_that_contradict_each_other_do_not_silence_what_follows() -> None:
     assert [d.verdict for d in found] == [Verdict.ALWAYS_INVALID]
 
 
-def bounded() -> Program:
+def bounded() -> ir.Program:
     body = Body(param("x", "n"))
     body.follow(
         "s = storage 4*4; a = tensor s n dtype=F32; fill a; b = tensor s n dtype=F32; fill b", F32=F32
@@ -196,7 +187,7 @@ def test_overflow_is_a_finding_where_ordinary_inputs_can_cause_it(
 
 
 def test_results_on_storages_that_outlive_the_call() -> None:
-    given = Var("arena", StorageType())
+    given = ir.Var("arena", StorageType())
     body = Body(given)
     tensor = body.tensor(given, 8)
     [found] = findings(body.program(tensor), "SYM207")
@@ -208,8 +199,8 @@ def test_results_on_storages_that_outlive_the_call() -> None:
 
 def test_symbols_without_definition_and_constructs_without_understanding() -> None:
     body = Body()
-    body.emit(NotUnderstood(var=Var("c", OpaqueType()), what="a closure"))
-    program = body.program(symbols={"k": Origin.UNDEFINED})
+    body.emit(ir.NotUnderstood(var=ir.Var("c", OpaqueType()), what="a closure"))
+    program = body.program(symbols={"k": ir.Origin.UNDEFINED})
     assert {d.rule for d in findings(program)} == {"SYM903", "SYM904"}
 
 
@@ -224,12 +215,12 @@ def test_reports_are_joined() -> None:
 def test_long_and_deep_functions() -> None:
     body = Body(param("x", "n"))
     storage = body.storage("n")
-    last: Operand = body.params[0]
+    last: ir.Operand = body.params[0]
     for _ in range(1200):  # more than Python calls within calls
         last = body.alias(last)
         body.call("copy", last, body.tensor(storage, "n"))
 
-    def nest(depth: int) -> Operand:
+    def nest(depth: int) -> ir.Operand:
         if depth == 0:
             return body.tensor(storage, "n + 1")
         return body.branch(lambda: nest(depth - 1), lambda: body.params[0])
@@ -246,12 +237,12 @@ def test_choices_among_choices_do_not_explode() -> None:
     for _ in range(60):
         tensor = _either_view_or_argument(body, tensor)
     body.call("read", tensor)
-    assert not findings(body.program(TupleValue((tensor,))), "SYM203")
+    assert not findings(body.program(ir.TupleValue((tensor,))), "SYM203")
 
 
-def _either_view_or_argument(body: Body, tensor: Var) -> Var:
-    def other() -> Operand:
-        return body.packed("f", tensor, body.params[0], ownership=Ownership.ARGUMENT)
+def _either_view_or_argument(body: Body, tensor: ir.Var) -> ir.Var:
+    def other() -> ir.Operand:
+        return body.packed("f", tensor, body.params[0], ownership=ir.Ownership.ARGUMENT)
 
     return body.branch(lambda: body.view(tensor, "n"), other)
 

@@ -76,12 +76,15 @@ def test_a_function_that_returns_its_first_argument_returns_no_other() -> None:
         assert not rules(APPEND.format(name="mylib.append"))
 
 
-ON_A_STORAGE = """
+COPY = """
     @T.prim_func
     def copy(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):
         for i in range(64):
             b[i] = a[i]
-
+"""
+ON_A_STORAGE = (
+    COPY
+    + """
     @R.function(pure=False)
     def main(x: R.Tensor((64,), "float32")) -> R.Tensor((64,), "float32"):
         storage = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
@@ -95,6 +98,7 @@ ON_A_STORAGE = """
         Module.copy(used, c)
         return c
 """
+)
 
 
 @pytest.mark.parametrize(
@@ -125,18 +129,22 @@ def test_a_contract_that_does_not_fit_a_call_is_said_and_not_relied_on(
     assert all("a contract of `mylib.pair` that " in message for message in said)
 
 
-def test_what_a_library_is_known_to_write_is_written_in_any_form_of_its_call() -> None:
-    text = """
-    @T.prim_func
-    def copy(a: T.Buffer((64,), "uint8"), b: T.Buffer((64,), "uint8")):
-        for i in range(64):
-            b[i] = a[i]
+def test_a_function_may_keep_and_return_nothing() -> None:
+    again = '        again = R.call_packed("mylib.pair", b, x, ty_args=(R.Tuple,))\n        return c'
+    text = ON_A_STORAGE.format(kind="R.Tuple", used="x").replace("        return c", again)
+    assert rules(text, "as-is") == {"SYM904"}
+    with contracts({}):
+        symalloc.packed_function("mylib.pair", returns="nothing")
+        assert not rules(text, "as-is")
 
+
+def test_what_a_library_is_known_to_write_is_written_in_any_form_of_its_call() -> None:
+    text = f"""{COPY}
     @R.function(pure=False)
-    def main(q: R.Tensor((4,), "float16")) -> R.Tensor((64,), "uint8"):
-        space = R.builtin.alloc_tensor(R.shape([64]), R.dtype("uint8"), R.prim_value(0))
+    def main(q: R.Tensor((4,), "float16")) -> R.Tensor((64,), "float32"):
+        space = R.builtin.alloc_tensor(R.shape([64]), R.dtype("float32"), R.prim_value(0))
         done = R.call_dps_packed("library", (q, space), out_ty=R.Tensor((4,), "float16"))
-        y = R.call_tir(Module.copy, (space,), out_ty=R.Tensor((64,), "uint8"))
+        y = R.call_tir(Module.copy, (space,), out_ty=R.Tensor((64,), "float32"))
         return y
 """
     for defines, expected in (([1, 2], set()), ([2], {"SYM208"})):

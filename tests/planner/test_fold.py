@@ -76,13 +76,9 @@ def test_layers_are_folded_to_one_and_what_outlives_a_layer_to_two() -> None:
     classes = folded(decoder(80))
     assert classes is not None
     assert sorted(map(len, classes))[-5:] == [1, 29, 30, 58, 59]
-
-
-def test_layers_on_both_sides_of_an_odd_one_are_folded() -> None:
-    buffers = decoder(160, odd=constant(192))
+    buffers = decoder(160, odd=constant(192))  # layers on both sides of an odd one
     classes = folded(buffers)
-    assert classes is not None
-    assert len(classes) <= len(buffers) // 3
+    assert classes is not None and len(classes) <= len(buffers) // 3
 
 
 def test_what_does_not_repeat_is_not_folded() -> None:
@@ -152,10 +148,14 @@ def test_it_goes_from_the_least_extents_far_past_declared_bounds(
     assert len(set(grid.points)) == len(grid) <= 512
 
 
-def test_no_point_lies_below_a_declared_minimum() -> None:
+def test_no_point_lies_below_a_declared_minimum_and_what_is_asked_for_is_one() -> None:
     grid = score_grid((64 * N * M,), {"n": (48, None), "m": (3, 3)})
     assert all(n >= 48 and m >= 3 for m, n in grid.points)
     assert (3, 48) in grid.points
+    asked = score_grid((N * M, M), {}, [{"n": 7, "m": 11, "k": 3}, {"n": 0, "m": 12_345}])
+    found = [dict(zip(asked.names, point, strict=True)) for point in asked.points]
+    assert {"n": 7, "m": 11} in found and {"n": 0, "m": 12_345} in found
+    assert len(asked) == len(score_grid((N * M, M), {})) + 2
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,6 @@ def test_the_nearest_point_is_found_by_ratio() -> None:
     grid = Grid(names=("n",), points=((1,), (100,), (1000,)))
     wanted = [{"n": n} for n in (0, 8, 12, 400, 10**6)]
     assert list(map(grid.nearest, wanted)) == [0, 0, 1, 2, 2]
-
-
-def test_bindings_that_are_asked_for_are_points_of_the_grid() -> None:
-    grid = score_grid((N * M, M), {}, [{"n": 7, "m": 11, "k": 3}, {"n": 0, "m": 12_345}])
-    found = [dict(zip(grid.names, point, strict=True)) for point in grid.points]
-    assert {"n": 7, "m": 11} in found and {"n": 0, "m": 12_345} in found
-    assert len(grid) == len(score_grid((N * M, M), {})) + 2
 
 
 def test_samples_lie_inside_the_domain() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -168,27 +169,16 @@ def test_guards_that_follow_from_others_are_left_out() -> None:
 
 
 def test_a_late_arena_is_checked_where_it_is_reserved_and_only_for_what_is_new() -> None:
-    cast = var("cast")
-    early, late = arena(64 * N), arena(64 * N + 64 * M, after=cast)
+    cast = Var(name="cast", type=OpaqueType())
+    early, late = Arena.of(64 * N, ()), replace(Arena.of(64 * N + 64 * M, ()), defined_by=cast)
     first, second = guards([late, early], DOMAIN, PROVER)
     assert (first.defined_by, second.defined_by) == (None, cast)
     assert first.condition.symbols == {"n"} and second.condition.symbols == {"m", "n"}
-    assert guards([early, arena(64 * N, after=cast)], DOMAIN, PROVER) == (first,)
+    assert guards([early, replace(early, defined_by=cast)], DOMAIN, PROVER) == (first,)
 
 
-def var(name: str) -> Var:
-    return Var(name=name, type=OpaqueType())
-
-
-def arena(size: Expr, after: Var | None = None) -> Arena:
-    return Arena(device=0, scope="global", size=size, placements=(), defined_by=after)
-
-
-def test_what_cannot_overflow_needs_no_guard() -> None:
+def test_what_cannot_overflow_needs_no_guard_and_what_never_fits_is_always_refused() -> None:
     assert overflow_guards([constant(4096)], DOMAIN, PROVER) == ()
     assert overflow_guards([1024 * N], Domain(upper={"n": 4096}), PROVER) == ()
-
-
-def test_a_size_that_never_fits_is_always_refused() -> None:
     (guard,) = overflow_guards([constant(2**63)], DOMAIN, PROVER)
     assert guard.check == FALSE

@@ -134,7 +134,7 @@ class Body:
             verb, *words = text.split()
             operands, named = list[Any](), dict[str, Any]()
             for word in words:
-                key, value = word.split("=") if re.fullmatch(r"\w+=\w+", word) else ("", word)
+                key, value = word.split("=") if re.fullmatch(r"\w+=[^=]+", word) else ("", word)
                 found = int(value) if value.isdigit() else self.made.get(value, value)
                 if key:
                     named[key] = found

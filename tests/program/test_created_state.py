@@ -9,17 +9,8 @@ import tvm
 from tvm import relax
 
 from benchmarks.kv_cache_bytes import CACHES, Cache, creating, recurrent
+from symalloc.program import ir
 from symalloc.program.created_state import DeviceKind, created_state, handed_extents
-from symalloc.program.ir import (
-    CallPacked,
-    Kernel,
-    KernelBuffer,
-    Scalar,
-    ShapeValue,
-    TextLiteral,
-    TupleValue,
-    Var,
-)
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import OpaqueType
 from symalloc.relax.extract import extract
@@ -30,12 +21,12 @@ SERVED = {"seqs": 16, "tokens": 131072, "chunk": 2048, "page": 16, "window": 0}
 MIB = 2**20
 
 
-def _call(module: tvm.IRModule) -> CallPacked:
+def _call(module: tvm.IRModule) -> ir.CallPacked:
     body = extract(module, name="create").functions["create"].body
-    return next(one for one in instructions_of(body) if isinstance(one, CallPacked))
+    return next(one for one in instructions_of(body) if isinstance(one, ir.CallPacked))
 
 
-def _bytes(call: CallPacked, device: DeviceKind, *, host: bool = False) -> dict[str, int]:
+def _bytes(call: ir.CallPacked, device: DeviceKind, *, host: bool = False) -> dict[str, int]:
     state = created_state(call, device)
     assert state is not None and state.problem is None
     assert all(".cc:" in part.source or ".h:" in part.source for part in state.parts)
@@ -78,15 +69,15 @@ def test_other_devices_have_an_array_for_each_index() -> None:
 @pytest.mark.parametrize(
     ("index", "operand"),
     [
-        (0, Var("sizes", OpaqueType())),
-        (0, ShapeValue(())),
-        (2, Scalar(None)),
-        (6, TextLiteral("kinds")),
-        (12, Var("init", OpaqueType())),
-        (16, TupleValue((Var("backend", OpaqueType()),))),
+        (0, ir.Var("sizes", OpaqueType())),
+        (0, ir.ShapeValue(())),
+        (2, ir.Scalar(None)),
+        (6, ir.TextLiteral("kinds")),
+        (12, ir.Var("init", OpaqueType())),
+        (16, ir.TupleValue((ir.Var("backend", OpaqueType()),))),
     ],
 )
-def test_what_is_not_known_is_said(index: int, operand: Var | Scalar) -> None:
+def test_what_is_not_known_is_said(index: int, operand: ir.Var | ir.Scalar) -> None:
     call = _call(creating(LLAMA))
     arguments = (*call.arguments[:index], operand, *call.arguments[index + 1 :])
     state = created_state(replace(call, arguments=arguments), "cuda")
@@ -98,9 +89,10 @@ def test_attention_functions_get_the_tokens_of_one_chunk() -> None:
     call = _call(creating(LLAMA))
     types = {"k": ("kv", "h", "d"), "pages": ("p", "two", "h", "s", "d"), "lse": ("kv", "h")}
     buffers = tuple(
-        KernelBuffer(name=name, shape=tuple(map(symbol, shape)), dtype=None) for name, shape in types.items()
+        ir.KernelBuffer(name=name, shape=tuple(map(symbol, shape)), dtype=None)
+        for name, shape in types.items()
     )
-    kernel = Kernel(name="nothing", parameters=buffers)
+    kernel = ir.Kernel(name="nothing", parameters=buffers)
     assert handed_extents(call, kernel) == {"kv": symbol("chunk")}
     assert handed_extents(call, replace(kernel, name="other")) == {}
     assert handed_extents(replace(call, name="mylib.f"), kernel) == {}

@@ -94,39 +94,16 @@ def test_operations_that_are_followed_have_no_contract_of_users() -> None:
 
 
 LOGGED = """
-from tvm.script import ir as I, relax as R, tirx as T
+from tvm.script import ir as I, relax as R
 
 
 @I.ir_module
 class Module:
-    @T.prim_func
-    def double(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
-        for i in range(16):
-            out[i] = source[i] * T.float32(2)
-
     @R.function(pure=False)
-    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-        a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
-        Module.double(x, a)
-        _ = R.call_packed("CALLED", a, ty_args=(R.Tuple,))
-        b = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
-        Module.double(x, b)
-        y = R.call_packed("CALLED", b, ty_args=(R.Tuple,))
-        z = R.add(x, b)
-        return z
+    def main(x: R.Tensor((16,), "float32")) -> R.Tuple():
+        _ = R.call_packed("CALLED", x, ty_args=(R.Tuple,))
+        return R.tuple()
 """
-
-
-def _findings(called: str) -> list[str]:
-    module = read_one(Path("module.py"), data=LOGGED.replace("CALLED", called).encode())
-    return [d.rule for d in symalloc.lint(module, ignore=["SYM2"])]
-
-
-def test_a_function_may_keep_and_return_nothing() -> None:
-    assert _findings("tests.quiet_logger") == ["SYM904"]
-    with contracts({"tests.quiet_logger": contract_of("f", {"returns": "nothing"})}):
-        assert _findings("tests.quiet_logger") == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +115,6 @@ def test_a_name_that_is_mistyped_is_asked_about_once(
 ) -> None:
     said = f"note: `{called}` has no contract; is that of `{stated}` meant for it?"
     with contracts({stated: contract_of("f", {"returns": "nothing"})}):
-        for _ in range(2):
-            _findings(called)
-        _findings("vm.builtin.debug_print")
+        for name in (called, called, "vm.builtin.debug_print"):
+            symalloc.lint(read_one(Path("module.py"), data=LOGGED.replace("CALLED", name).encode()))
     assert [record.getMessage() for record in caplog.records] == [said]

@@ -88,47 +88,32 @@ def _marked(module: str, rule: str) -> set[int]:
     return {number for number, line in lines if re.search(rf"# {rule}\b", line)}
 
 
+def _line(found: Diagnostic) -> int:
+    return found.span.line if found.span else 0
+
+
 def _name(case: Case) -> str:
     return f"{case.rule.id}: {case.example.name}"
 
 
-@pytest.mark.parametrize("case", [c for c in BAD if c.example.stage != "planned"], ids=_name)
-def test_a_bad_example_is_found_on_the_marked_lines(case: Case, findings: Findings) -> None:
-    marked = _marked(case.example.module, case.rule.id)
-    assert marked
-    found = _of_rule(findings[case.file], case.rule)
-    assert {d.span.line if d.span else 0 for d in found} == marked, findings[case.file]
-
-
 @pytest.mark.parametrize("case", BAD, ids=_name)
-def test_a_bad_example_is_found_as_expected(case: Case, findings: Findings) -> None:
-    found = _of_rule(findings[case.file], case.rule)
-    assert found, findings[case.file]
+def test_a_bad_example_is_found_as_expected_on_the_marked_lines(case: Case, findings: Findings) -> None:
+    """And it has no error of another kind that is not marked."""
+    every, module = findings[case.file], case.example.module
+    found = _of_rule(every, case.rule)
+    assert found, every
+    if case.example.stage != "planned":
+        lines, marked = {_line(d) for d in found}, _marked(module, case.rule.id)
+        assert marked and lines == marked, every
     assert isinstance(case.example, BadExample)
     expect = case.example.expect
-    for diagnostic in found:
-        if expect.verdict is not None:
-            assert diagnostic.verdict == expect.verdict
-        if expect.severity is not None:
-            assert diagnostic.severity == expect.severity
-        if expect.counterexample is not None:
-            assert diagnostic.counterexample == expect.counterexample
-            assert diagnostic.smallest
-        if expect.precondition is not None:
-            assert diagnostic.precondition == expect.precondition
-        if expect.message is not None:
-            assert diagnostic.message == expect.message
-
-
-@pytest.mark.parametrize("case", BAD, ids=_name)
-def test_a_bad_example_has_no_error_of_another_kind_that_is_not_marked(
-    case: Case, findings: Findings
-) -> None:
-    module = case.example.module
-    for diagnostic in findings[case.file]:
-        if diagnostic.severity is Severity.ERROR and diagnostic.rule != case.rule.id:
-            line = diagnostic.span.line if diagnostic.span else 0
-            assert line in _marked(module, diagnostic.rule), diagnostic
+    for field in ("verdict", "severity", "counterexample", "precondition", "message"):
+        wanted = getattr(expect, field)
+        assert all(wanted is None or getattr(d, field) == wanted for d in found), (field, found)
+    assert expect.counterexample is None or all(d.smallest for d in found)
+    for one in every:
+        if one.severity is Severity.ERROR and one.rule != case.rule.id:
+            assert _line(one) in _marked(module, one.rule), one
 
 
 @pytest.mark.parametrize("case", GOOD, ids=_name)

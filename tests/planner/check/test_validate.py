@@ -24,24 +24,19 @@ PROVER, DOMAIN = Prover(), Domain()
 
 
 def buffer(id_: int, size: Expr, *live: tuple[int, int]) -> Buffer:
-    return Buffer(id=id_, name="abc"[id_], size=size, nbytes=size, live=live)
+    return Buffer(id=id_, name="abcd"[id_], size=size, nbytes=size, live=live)
 
 
 A, B, C = buffer(0, 64 * N, (0, 3)), buffer(1, 128 * M, (2, 5)), buffer(2, 64 * N, (4, 6))
 
 
-def plan(*offsets: Expr | int, size: Expr, guarded: bool = True) -> Plan:
-    placed = tuple(
-        Placement(buffer=b, offset=o if isinstance(o, Expr) else constant(o))
-        for b, o in zip((A, B, C), offsets, strict=True)
-    )
-    arena = Arena(device=0, scope="global", size=size, placements=placed)
-    evaluated = [size, *(p.offset for p in placed)]
-    guards = overflow_guards(evaluated, DOMAIN, PROVER) if guarded else ()
-    return Plan(function="f", arenas=(arena,), guards=guards)
+def guarded(size: Expr, *placed: Placement) -> Plan:
+    """A plan of one arena, with the guards that it needs."""
+    guards = overflow_guards([size, *(p.offset for p in placed)], DOMAIN, PROVER)
+    return Plan(function="f", arenas=(Arena.of(size, placed),), guards=guards)
 
 
-GOOD = plan(0, 64 * N, 0, size=64 * N + 128 * M)
+GOOD = guarded(64 * N + 128 * M, Placement(A, constant(0)), Placement(B, 64 * N), Placement(C, constant(0)))
 
 
 def test_a_guard_too_weak_does_not_help() -> None:
@@ -53,9 +48,7 @@ def test_a_guard_too_weak_does_not_help() -> None:
 def test_a_guard_on_a_symbol_that_can_be_negative_is_not_stretched() -> None:
     """With m at -2**62 the guard holds, and n*2**10 can be past 64 bits all the same."""
     guard = parse_condition("1024*n + 1024*m <= 2**62")
-    wide = plan(0, 0, 0, size=1024 * N, guarded=False)
-    arena = replace(wide.arenas[0], placements=())
-    judged = replace(wide, arenas=(arena,), guards=(Guard(condition=guard, check=guard),))
+    judged = replace(guarded(1024 * N), guards=(Guard(condition=guard, check=guard),))
     assert validate(judged, Domain(lower={"m": -(2**62)}), PROVER)
     assert validate(judged, DOMAIN, PROVER) == ()
 
@@ -68,17 +61,15 @@ def test_many_arenas_one_behind_the_other_begin_at_multiples_of_64() -> None:
         grown = replace(A, id=number, size=maximum(*sizes), nbytes=sizes[0], live=((0, 9),))
         arenas.append(Arena.of(grown.size, [Placement(grown, constant(0))]))
     (given,) = Arena.from_caller(arenas)
-    evaluated = [given.size, *(p.offset for p in given.placements)]
-    guards = overflow_guards(evaluated, DOMAIN, PROVER)
-    assert validate(Plan(function="f", arenas=(given,), guards=guards), DOMAIN, PROVER) == ()
+    judged = replace(guarded(given.size, *given.placements), arenas=(given,))
+    assert validate(judged, DOMAIN, PROVER) == ()
 
 
 def test_bytes_of_a_symbol_that_nothing_else_names_are_judged() -> None:
     """What is set aside is a constant at the declared bounds; only what is held there names the symbols."""
     held = parse_expr("4*n*(9 - n) + 4*((n*m) // 3)")
-    reserved = Buffer(id=0, name="a", size=constant(192), nbytes=held, live=((0, 1),))
-    arena = Arena(size=constant(192), placements=(Placement(buffer=reserved, offset=constant(0)),))
-    judged = Plan(function="f", arenas=(arena,))
+    reserved = replace(buffer(0, constant(192), (0, 1)), nbytes=held)
+    judged = guarded(constant(192), Placement(reserved, constant(0)))
     assert validate(judged, Domain(upper={"n": 9, "m": 9}), PROVER) == ()
     (fault,) = validate(judged, Domain(upper={"n": 9, "m": 99}), PROVER)
     assert fault.problem == "it holds more bytes than are set aside"
@@ -98,19 +89,13 @@ def any_plans(draw: st.DrawFn) -> Plan:
     """Plans right and wrong, mostly of tensors that lie on each other."""
     placed, top = [], constant(0)
     for id_ in range(draw(st.integers(1, 4))):
-        size = draw(st.sampled_from(SIZES))
-        begin = draw(st.integers(0, 3))
-        one = Buffer(
-            id=id_, name="abcd"[id_], size=size, nbytes=size, live=((begin, begin + draw(st.integers(1, 3))),)
-        )
+        size, begin = draw(st.sampled_from(SIZES)), draw(st.integers(0, 3))
+        one = buffer(id_, size, (begin, begin + draw(st.integers(1, 3))))
         offset = draw(st.sampled_from([top, top, top, *OFFSETS]))
         placed.append(Placement(buffer=one, offset=offset))
         top = draw(st.sampled_from([maximum(top, offset + size), offset + size]))
-    size = draw(st.sampled_from([top, top, top + 64, *ENDS]))
-    arena = Arena(device=0, scope="global", size=size, placements=tuple(placed))
-    guarded = draw(st.booleans())
-    values = [size, *(p.offset for p in placed)] if guarded else []
-    return Plan(function="f", arenas=(arena,), guards=overflow_guards(values, DOMAIN, PROVER))
+    made = guarded(draw(st.sampled_from([top, top, top + 64, *ENDS])), *placed)
+    return made if draw(st.booleans()) else replace(made, guards=())
 
 
 def _all_of(plan: Plan) -> Iterator[Obligation]:
@@ -129,7 +114,5 @@ def test_what_need_not_be_asked_holds(planned: Plan) -> None:
 def test_tensors_below_each_other_carry_none() -> None:
     """Without bytes two may each end where the other starts, behind the arena, too."""
     outside = [Placement(buffer=replace(b, size=constant(0)), offset=64 * N) for b in (A, B)]
-    arena = Arena(device=0, scope="global", size=constant(64), placements=tuple(outside))
-    guards = overflow_guards([64 * N], DOMAIN, PROVER)
-    found = validate(Plan(function="f", arenas=(arena,), guards=guards), DOMAIN, PROVER)
+    found = validate(guarded(constant(64), *outside), DOMAIN, PROVER)
     assert {fault.buffers for fault in found} >= {("a",), ("b",)}
