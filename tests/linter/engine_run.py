@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.linter.linter import check
-from symalloc.program.ir import (
-    Program,
-)
+from symalloc.program.ir import Program
 from symalloc.prover.domain import Verdict
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.rule import load_rules

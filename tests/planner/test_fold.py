@@ -159,8 +159,7 @@ def test_no_point_lies_below_a_declared_minimum_and_what_is_asked_for_is_one() -
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "last"),
-    [(64 * N, 4096 + 32 * N, 128), (3 * N * N, 1000 * N, 333)],
+    ("left", "right", "last"), [(64 * N, 4096 + 32 * N, 128), (3 * N * N, 1000 * N, 333)]
 )
 def test_both_sides_of_a_crossing_are_points(left: Expr, right: Expr, last: int) -> None:
     points = {n for (n,) in score_grid((left, right), {}).points}

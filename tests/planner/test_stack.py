@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanBudget
-from symalloc.planner.stack import (
-    ScoredStacking,
-    SearchBudget,
-    StackingProblem,
-    improved,
-    judged,
-    search,
-)
+from symalloc.planner.stack import ScoredStacking, SearchBudget, StackingProblem, improved, judged, search
 from symalloc.size.expr import Expr, constant, round_up, symbol
 from tests.planner.brute_stackings import all_heights, floor_at, live_ranges, together
 from tests.scale import tries

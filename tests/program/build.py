@@ -18,15 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from symalloc.program import ir
-from symalloc.program.types import (
-    DType,
-    OpaqueType,
-    ShapeType,
-    StorageType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from symalloc.program.types import DType, OpaqueType, ShapeType, StorageType, TensorType, TupleType, Type
 from symalloc.size.expr import Expr, constant
 from symalloc.size.parse import parse_condition, parse_expr
 

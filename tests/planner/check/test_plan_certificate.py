@@ -20,12 +20,7 @@ from tvm import relax
 
 import symalloc
 from symalloc.planner.check.obligations import ArenaObligations
-from symalloc.planner.check.plan_certificate import (
-    INDEX,
-    Certificate,
-    plan_certificate,
-    write_certificate,
-)
+from symalloc.planner.check.plan_certificate import INDEX, Certificate, plan_certificate, write_certificate
 from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards

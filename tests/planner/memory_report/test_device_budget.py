@@ -34,11 +34,7 @@ STEP = FunctionMemory(
     symbols=frozenset("nv"),
 )
 SAMPLE = FunctionMemory(
-    name="sample",
-    weights={"w": size("4*v")},
-    call=(size("12*v"),),
-    kept=size("4*n"),
-    symbols=frozenset("nv"),
+    name="sample", weights={"w": size("4*v")}, call=(size("12*v"),), kept=size("4*n"), symbols=frozenset("nv")
 )
 
 

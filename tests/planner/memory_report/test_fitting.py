@@ -7,13 +7,7 @@ from typing import Any
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.lint_options import parse_assumptions
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.deployment import (
-    Asked,
-    Fit,
-    FunctionFit,
-    fit_function,
-    function_memory,
-)
+from symalloc.planner.memory_report.deployment import Asked, Fit, FunctionFit, fit_function, function_memory
 from symalloc.planner.memory_report.function_report import FunctionReport, PlanOutcome, function_report
 from symalloc.planner.memory_report.non_arena import KernelUse, KernelWorkspace, NonArenaMemory, WorkspaceStep
 from symalloc.prover.domain import Verdict

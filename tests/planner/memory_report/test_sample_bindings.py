@@ -4,12 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from symalloc.planner.memory_report.function_report import (
-    SampleError,
-    bound_label,
-    chosen,
-    standard,
-)
+from symalloc.planner.memory_report.function_report import SampleError, bound_label, chosen, standard
 from symalloc.program.ir import Block, Function, Origin, TupleValue
 from symalloc.program.types import TupleType
 

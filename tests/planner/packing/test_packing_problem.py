@@ -163,9 +163,7 @@ QUICK = SearchBudget.of("quick")
 
 
 def problem(
-    rows: Sequence[tuple[str | int, int, int]],
-    *alignments: int,
-    symbols: dict[str, Any] | None = None,
+    rows: Sequence[tuple[str | int, int, int]], *alignments: int, symbols: dict[str, Any] | None = None
 ) -> PackingProblem:
     """The last alignment is that of all further rows; 64, if there is none."""
     given = [*alignments, *([alignments[-1] if alignments else 64] * len(rows))]
