@@ -16,9 +16,10 @@ from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.interprocedural import analyse
 from symalloc.linter.function_prover import FunctionProver
 from symalloc.program.control_flow import PathCondition, PointKind
-from symalloc.program.ir import Alias, Assert, Block, CallKernel, CallOperator, Function, If, Operand, Var
+from symalloc.program.ir import Assert, CallKernel, CallOperator, Function, If, Instruction, Operand, Var
 from symalloc.prover.prover import Prover
 from tests.program.build import KERNELS, NOTHING, Body, param, program_of, tensor_of
+from tests.program.interpreter import Interpreter
 from tests.scale import tries
 
 CONDITIONS = ("n <= 4", "n > 4", "n <= 2", "n >= 7", "n + m <= 5", "m > n", "n == 3", "m <= 1 or n <= 1")
@@ -89,7 +90,7 @@ class StoppedError(Exception):
 
 
 @dataclass
-class Execution:
+class Execution(Interpreter):
     """One run: `written` are the values that kernels write to flags, one after the other."""
 
     function: Function
@@ -97,47 +98,37 @@ class Execution:
     memory: dict[Var, bool]
     written: Iterator[bool]
     numbers: Mapping[Var, int]
-    points: Mapping[Var, int]
 
     def run(self) -> tuple[PathCondition, list[int]]:
         """The branches that it takes and the points of instructions that it gets to, in order."""
         self.taken: set[tuple[int, bool]] = set()
         self.passed: list[int] = []
-        self.places: dict[Var, Any] = {var: var for var in self.memory}
+        self.values = {var: var for var in self.memory}
         with suppress(StoppedError, StopIteration):
             self.block(self.function.body)
         return frozenset(self.taken), self.passed
 
-    def block(self, block: Block) -> None:
-        for made in block.instructions:
-            self.passed.append(self.points[made.var])
-            self.instruction(made)
+    def step(self, instruction: Instruction) -> Any:
+        self.passed.append(self.numbers[instruction.var])
+        return super().step(instruction)
 
-    def instruction(self, made: Any) -> None:
-        match made:
-            case If():
-                then = self.test(made)
-                self.taken.add((self.numbers[made.var], then))
-                self.block(made.then if then else made.otherwise)
+    def takes(self, branch: If) -> bool:
+        known = branch.condition
+        then = self.memory[self.of(branch.test)] if known is None else known.evaluate(self.sizes)
+        self.taken.add((self.numbers[branch.var], then))
+        return then
+
+    def touch(self, instruction: Instruction) -> Any:
+        match instruction:
             case Assert(condition=condition) if condition is not None:
                 if not condition.evaluate(self.sizes):
                     raise StoppedError
-            case Alias(source=source):
-                self.places[made.var] = self.places[source]
             case CallKernel(kernel="update", arguments=(target,)):
-                self.memory[self.places[target]] = next(self.written)
+                self.memory[self.of(target)] = next(self.written)
             case CallOperator(arguments=(source,)):
-                self.places[made.var] = made.var
-                self.memory[made.var] = not self.memory[self.places[source]]
-            case _ if hasattr(made, "fields"):
-                self.places[made.var] = tuple(self.places[field] for field in made.fields)
-            case _ if hasattr(made, "index"):
-                self.places[made.var] = self.places[made.source][made.index]
-
-    def test(self, made: If) -> bool:
-        if made.condition is not None:
-            return made.condition.evaluate(self.sizes)
-        return self.memory[self.places[made.test]]  # type: ignore[index]
+                self.memory[instruction.var] = not self.memory[self.of(source)]
+                return instruction.var
+        return None
 
 
 def executions(function: Function, paths: FeasiblePaths) -> list[tuple[PathCondition, list[int]]]:
@@ -149,7 +140,7 @@ def executions(function: Function, paths: FeasiblePaths) -> list[tuple[PathCondi
         for values in product((False, True), repeat=len(flags) + writes):
             memory = dict(zip(flags, values, strict=False))
             rest = iter(values[len(flags) :])
-            one = Execution(function, {"n": n, "m": m}, memory, rest, numbers, numbers).run()
+            one = Execution(function, {"n": n, "m": m}, memory, rest, numbers).run()
             found[one[0], tuple(one[1])] = one
     return list(found.values())
 

@@ -14,6 +14,7 @@ from symalloc.program.operands import instructions_of
 from symalloc.program.span import Span
 from symalloc.program.types import DType, OpaqueType, TensorType, TupleType
 from tests.program.build import Body, param, program_of
+from tests.program.interpreter import Interpreter
 
 FLAG = TensorType(shape=(), dtype=DType("bool", 1), ndim=0)
 STORAGE = OpaqueType()
@@ -322,25 +323,21 @@ class ByteMachine:
 
 
 @dataclass(slots=True)
-class _Call:
+class _Call(Interpreter):
     machine: ByteMachine
     values: dict[ir.Var, Any]
     binding: Mapping[str, int]
 
-    def of(self, operand: ir.Operand) -> Any:
-        if isinstance(operand, ir.TupleValue):
-            return tuple(map(self.of, operand.items))
-        return self.values[operand] if isinstance(operand, ir.Var) else False
-
-    def block(self, block: ir.Block) -> Any:
-        for instruction in block.instructions:
-            self.machine.steps += 1
-            if self.machine.steps > 400:
-                raise StoppedError
-            self.values[instruction.var] = self.step(instruction)
-        return self.of(block.result)
+    def takes(self, branch: ir.If) -> bool:
+        return bool(self.of(branch.test))
 
     def step(self, instruction: ir.Instruction) -> Any:
+        self.machine.steps += 1
+        if self.machine.steps > 400:
+            raise StoppedError
+        return Interpreter.step(self, instruction)
+
+    def touch(self, instruction: ir.Instruction) -> Any:
         match instruction:
             case ir.AllocStorage():
                 self.machine.roots += 1
@@ -352,17 +349,11 @@ class _Call:
                 whole = self.of(source)
                 start = whole.start + offset.evaluate(self.binding)
                 return Handle(whole.instance, start, extent.evaluate(self.binding))
-            case ir.Alias(source=source):
-                return self.of(source)
-            case ir.TakeField(source=source, index=index):
-                return self.of(source)[index]
             case ir.CallKernel(kernel=kernel, arguments=arguments):
                 kind = arguments[-1].type if isinstance(arguments[-1], ir.Var) else None
                 whole = isinstance(kind, TensorType) and kind.shape is not None and kernel in ("fill", "copy")
                 self.kernel(kernel, [self.of(a) for a in arguments], instruction, whole=whole)
                 return ()
-            case ir.If(test=test, then=then, otherwise=otherwise):
-                return self.block(then if self.of(test) else otherwise)
             case ir.CallFunction(name=name, arguments=arguments):
                 given = [self.of(a) for a in arguments]
                 if any(isinstance(one, Handle) and one.nbytes != given[0].nbytes for one in given):

@@ -14,6 +14,7 @@ from symalloc.program import ir
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.expr import Expr, symbol
 from tests.program.build import KERNELS, U8, Body, buffer, param, program_of
+from tests.program.interpreter import Interpreter
 
 EXTENTS = ("n", "4*n", "64*n", "256*m", "n*m", "n + 3", "max(n - 5, 0)", "1000", "(n + 7)//8")
 SCALED = ("max(s, 0)", "max(n + s, 0)", "s + 40", "64*s", "n*s", "s*s")
@@ -236,7 +237,7 @@ class Machine:
 
 
 @dataclass(slots=True, kw_only=True)
-class Frame:
+class Frame(Interpreter):
     """One call under way."""
 
     machine: Machine
@@ -250,37 +251,24 @@ class Frame:
         arenas = self.plan.arenas if self.plan else ()
         self.homes = {p.buffer.var: (n, p.offset) for n, arena in enumerate(arenas) for p in arena.placements}
 
-    def of(self, operand: ir.Operand) -> Value:
-        if isinstance(operand, ir.TupleValue):
-            return tuple(map(self.of, operand.items))
-        return self.values[operand] if isinstance(operand, ir.Var) else ()
+    def takes(self, branch: ir.If) -> bool:
+        return self.machine.choices.choice((True, False))
 
-    def block(self, block: ir.Block) -> Value:
-        for instruction in block.instructions:
-            self.values[instruction.var] = self.step(instruction)
-        return self.of(block.result)
-
-    def step(self, instruction: object) -> Value:
+    def touch(self, instruction: ir.Instruction) -> Value:
         match instruction:
             case ir.AllocFresh(var=var, shape=extents):
                 assert extents is not None
                 return self.place(var, extents[0].evaluate(self.binding))
             case ir.CallKernel(kernel=kernel, arguments=arguments):
                 return self.kernel(kernel, [self.of(a) for a in arguments])
-            case ir.Alias(source=source) | ir.View(source=source):
+            case ir.View(source=source):
                 return self.of(source)
-            case ir.MakeTuple(fields=fields):
-                return tuple(map(self.of, fields))
-            case ir.TakeField(source=source, index=index):
-                return self.of(source)[index]
             case ir.MatchCast(source=source, defines=defines):
                 found = self.of(source)
                 self.binding.update(dict.fromkeys(defines, found.nbytes))
                 return found
             case ir.CallPacked(name=name, arguments=arguments, ownership=ownership):
                 return self.packed(name, [self.of(a) for a in arguments], ownership)
-            case ir.If(then=then, otherwise=otherwise):
-                return self.block(self.machine.choices.choice((then, otherwise)))
             case ir.CallFunction():
                 return self.function(instruction)
         raise AssertionError(f"not in random programs: {instruction!r}")

@@ -12,7 +12,9 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from symalloc.program import ir
-from symalloc.program.types import TensorType
+from symalloc.program.operands import instructions_of
+from symalloc.program.types import TensorType, Type
+from tests.program.interpreter import Interpreter
 
 T = TypeVar("T")
 
@@ -37,71 +39,60 @@ class Event:
 
 
 @dataclass
-class Path:
+class Path(Interpreter):
     """One walk.  `decide(n)` picks one of n ways, the same in the same place of the same walk."""
 
     program: ir.Program
     decide: Callable[[int], int]
+    values: dict[ir.Var, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     count: int = 0
 
     def run(self, name: str, arguments: list[Any]) -> Any:
-        function = self.program.functions[name]
-        return self.block(function.body, dict(zip(function.params, arguments, strict=True)))
+        function, before = self.program.functions[name], self.values
+        self.values = dict(zip(function.params, arguments, strict=True))
+        result = self.block(function.body)
+        self.values = before
+        return result
 
-    def block(self, block: ir.Block, env: dict[ir.Var, Any]) -> Any:
-        for instruction in block.instructions:
-            env[instruction.var] = self.step(instruction, env)
-        return value(block.result, env)
+    def takes(self, branch: ir.If) -> bool:
+        return not self.decide(2)
 
-    def fresh(self, owner: Any, kind: TensorType) -> Bytes:
-        assert kind.nbytes is not None and kind.nbytes.as_constant is not None
+    def fresh(self, owner: Any, kind: Type) -> Bytes:
+        assert isinstance(kind, TensorType) and kind.nbytes is not None
+        assert kind.nbytes.as_constant is not None
         return Bytes(owner, 0, kind.nbytes.as_constant)
 
-    def step(self, instruction: ir.Instruction, env: dict[ir.Var, Any]) -> Any:
+    def touch(self, instruction: ir.Instruction) -> Any:
         match instruction:
             case ir.AllocFresh(var=var):
-                assert isinstance(var.type, TensorType)
                 return self.fresh(var, var.type)
-            case ir.Alias(source=source):
-                return value(source, env)
             case ir.View(source=source, kind="view", offset=offset, shape=shape):
-                whole = value(source, env)
+                whole = self.of(source)
                 assert offset is not None and offset.as_constant is not None and shape is not None
                 begin = whole.begin + offset.as_constant
                 return Bytes(whole.owner, begin, begin + (shape[0].as_constant or 0))
             case ir.View(source=source):
-                return value(source, env)
-            case ir.MakeTuple(fields=fields):
-                return tuple(value(f, env) for f in fields)
-            case ir.TakeField(source=source, index=index):
-                return value(source, env)[index]
-            case ir.If(then=then, otherwise=otherwise):
-                return self.block((then, otherwise)[self.decide(2)], dict(env))
+                return self.of(source)
             case ir.CallFunction(name=name, arguments=arguments):
-                return self.run(name, [value(a, env) for a in arguments])
-        return self.call(instruction, env)
-
-    def call(self, instruction: ir.Instruction, env: dict[ir.Var, Any]) -> Any:
+                return self.run(name, [self.of(a) for a in arguments])
         event = Event()
         self.events.append(event)
         match instruction:
             case ir.CallKernel(kernel=kernel, arguments=arguments):
-                for parameter, argument in zip(
-                    self.program.kernels[kernel].parameters, arguments, strict=True
-                ):
+                parameters = self.program.kernels[kernel].parameters
+                for parameter, argument in zip(parameters, arguments, strict=True):
                     assert isinstance(parameter, ir.KernelBuffer)
-                    cells = value(argument, env).cells()
+                    cells = self.of(argument).cells()
                     event.reads |= cells if parameter.reads else set()
                     event.writes |= cells if parameter.writes else set()
                     event.covers |= cells if parameter.must_def else set()
                 return None
             case ir.CallPacked(ownership=ownership, arguments=arguments, var=var):
-                given = [value(a, env) for a in arguments]
+                given = [self.of(a) for a in arguments]
                 event.reads |= {cell for g in given for cell in g.cells()}
                 if ownership is ir.Ownership.FRESH:
                     self.count += 1
-                    assert isinstance(var.type, TensorType)
                     return self.fresh((var, self.count), var.type)
                 return given[self.decide(len(given))]
         raise NotImplementedError(type(instruction))
@@ -129,14 +120,6 @@ class Path:
             found.append(set(later))
             later = (later - event.covers) | event.reads
         return found[::-1]
-
-
-def value(operand: ir.Operand, env: dict[ir.Var, Any]) -> Any:
-    if isinstance(operand, ir.Var):
-        return env[operand]
-    if isinstance(operand, ir.TupleValue):
-        return tuple(value(item, env) for item in operand.items)
-    raise NotImplementedError(type(operand))
 
 
 def leaves(found: Any) -> Iterator[Bytes]:
@@ -182,7 +165,7 @@ def walks(program: ir.Program, name: str = "main") -> Iterator[Path]:
 
     def walk(decide: Callable[[int], int]) -> Path:
         path = Path(program, decide)
-        path.finish(path.run(name, [path.fresh(("given", p), p.type) for p in params]))  # type: ignore[arg-type]
+        path.finish(path.run(name, [path.fresh(("given", p), p.type) for p in params]))
         return path
 
     return every_way(walk)
@@ -194,14 +177,6 @@ def live_together(program: ir.Program, name: str = "main") -> set[frozenset[ir.V
     Allocations inside callees are left out: they are not the function's own.
     """
     pairs = set[frozenset[ir.Var]]().union(*(path.together() for path in walks(program, name)))
-    own = set(_allocated(program.functions[name].body))
+    body = program.functions[name].body
+    own = {made.var for made in instructions_of(body) if isinstance(made, ir.AllocFresh)}
     return {pair for pair in pairs if pair <= own}
-
-
-def _allocated(block: ir.Block) -> Iterator[ir.Var]:
-    for instruction in block.instructions:
-        if isinstance(instruction, ir.AllocFresh):
-            yield instruction.var
-        elif isinstance(instruction, ir.If):
-            yield from _allocated(instruction.then)
-            yield from _allocated(instruction.otherwise)
