@@ -27,20 +27,9 @@ def _loops(draw: random.Random) -> tuple[KernelLoop, ...]:
 def _indices(draw: random.Random, counters: list[Expr]) -> tuple[Expr | None, ...]:
     one, other = counters[0], counters[-1]
     single: list[Expr] = [
-        one,
-        one * 2,
-        one * 2 + 1,
-        N - 1 - one,
-        one * 4 + other,
-        one * 2 + other,
-        other * M + one,
-        one * M + other,
-        one + other,
-        one * 4 + other * 2,
-        floordiv(one, 2),
-        one - mod(one, 2) * 2 + 1,
-        one - 1,
-        constant(0),
+        *(one, one * 2, one * 2 + 1, N - 1 - one, one * 4 + other, one * 2 + other, other * M + one),
+        *(one * M + other, one + other, one * 4 + other * 2, floordiv(one, 2), one - mod(one, 2) * 2 + 1),
+        *(one - 1, constant(0)),
     ]
     pairs = [
         (one, other),
@@ -57,15 +46,8 @@ def _indices(draw: random.Random, counters: list[Expr]) -> tuple[Expr | None, ..
 
 def _guards(draw: random.Random, counters: list[Expr]) -> tuple[Condition, ...]:
     one, other = counters[0], counters[-1]
-    some = [
-        lt(one * 4 + other, N),
-        le(one, other),
-        lt(one, N),
-        ne(one, 1),
-        lt(one + 1, M),
-        le(N, 3),
-        lt(other, 2),
-    ]
+    some = [lt(one * 4 + other, N), le(one, other), lt(one, N), ne(one, 1)]
+    some += [lt(one + 1, M), le(N, 3), lt(other, 2)]
     return tuple(draw.sample(some, draw.choice((0, 0, 1, 2))))
 
 

@@ -193,8 +193,6 @@ def test_results_on_storages_that_outlive_the_call() -> None:
     [found] = findings(body.program(tensor), "SYM207")
     assert (found.severity, found.reason) == (Severity.NOTE, "the next call may be given another `arena`")
     assert not findings(body.program(tensor, private=True), "SYM207")
-    own = Body()
-    assert not findings(own.program(own.tensor(own.storage(8), 8)), "SYM207")
 
 
 def test_symbols_without_definition_and_constructs_without_understanding() -> None:

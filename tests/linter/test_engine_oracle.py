@@ -44,19 +44,8 @@ class Generator:
 
     def steps(self, count: int, *, depth: int) -> None:
         for _ in range(count):
-            choices = [
-                self.place,
-                self.place,
-                self.fill,
-                self.fill,
-                self.refill,
-                self.copy,
-                self.use,
-                self.alias,
-                self.pair,
-                self.take,
-            ]
-            choices += [self.packed, self.kill, self.update, self.reserve]
+            choices = [*(self.place, self.fill) * 2, self.refill, self.copy, self.use, self.alias, self.pair]
+            choices += [self.take, self.packed, self.kill, self.update, self.reserve]
             if depth < 2:
                 choices += [lambda: self.branch(depth)]
             self.rng.choice(choices)()
@@ -74,9 +63,8 @@ class Generator:
         storage = self.rng.choice(self.storages)
         extent, offset = self.rng.choice(EXTENTS), self.rng.choice(OFFSETS)
         made = self.body.tensor(storage, extent, offset=offset)
-        self.tensors.append(made)
-        self.fresh.append(made)
-        self.placed.append(made)
+        for kind in (self.tensors, self.fresh, self.placed):
+            kind.append(made)
 
     def unwritten(self) -> Var:
         taken = self.fresh.pop(self.rng.randrange(len(self.fresh)))
@@ -194,14 +182,8 @@ def test_doubtful_ownership_is_reported_and_no_more_than_doubtful(seed: int) -> 
 
 def test_severity_of_doubt_is_a_warning() -> None:
     body = Body()
-    storage = body.storage(64)
-    first = body.tensor(storage, 16)
-    body.call("fill", first)
-    body.packed("f", first)
-    kept = body.packed("f", first)
-    second = body.tensor(storage, 16)
-    body.call("fill", second)
-    body.call("read", kept)
+    steps = "s = storage 64; first = tensor s 16; fill first; _ = packed f first; kept = packed f first"
+    body.follow(f"{steps}; second = tensor s 16; fill second; read kept")
     result = check(body.program(), load_rules().select(["SYM203"]), PROVER)
     (finding,) = result.diagnostics
     assert finding.severity is Severity.WARNING

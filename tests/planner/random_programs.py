@@ -47,15 +47,8 @@ class Maker:
         for _ in range(steps):
             self.random.choices(
                 (
-                    self.compute,
-                    self.update,
-                    self.alias,
-                    self.reshape,
-                    self.through_tuple,
-                    self.packed,
-                    self.branch,
-                    self.cast,
-                    self.call,
+                    *(self.compute, self.update, self.alias, self.reshape, self.through_tuple),
+                    *(self.packed, self.branch, self.cast, self.call),
                 ),
                 (12, 2, 1, 2, 2, 2, 2 if self.depth < 2 else 0, 0.5 if self.depth == 0 else 0, 2),
             )[0]()

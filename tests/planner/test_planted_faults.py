@@ -65,37 +65,33 @@ def sized(plan: Plan, change: Callable[[Expr], Expr]) -> Plan:
     return replace(plan, arenas=(replace(arena, size=change(arena.size)),))
 
 
-def choice(offset: Expr, part: str) -> Expr:
-    """One side of an offset that is a choice between regimes."""
+def sides(offset: Expr) -> tuple[Expr, Expr]:
+    """Both sides of an offset that is a choice between regimes."""
     atom = offset.as_atom
     assert isinstance(atom, Select)
-    found = getattr(atom, part)
-    assert isinstance(found, Expr)
-    return found
+    return atom.then, atom.otherwise
 
 
 def swapped_branches(offset: Expr) -> Expr:
-    return select(le(N, 64), choice(offset, "otherwise"), choice(offset, "then"))
+    then, otherwise = sides(offset)
+    return select(le(N, 64), otherwise, then)
 
 
 def off_by_one(offset: Expr) -> Expr:
     """The choice made one step too late: at n = 65 by the other stacking than the rest."""
-    return select(le(N, 65), choice(offset, "then"), choice(offset, "otherwise"))
+    return select(le(N, 65), *sides(offset))
 
 
 def with_hole(offset: Expr) -> Expr:
     """Nothing said about shapes above n = 64: the offset falls to zero there."""
-    return select(le(N, 64), choice(offset, "then"), 0)
+    return select(le(N, 64), sides(offset)[0], 0)
 
 
 OVERLAP = "they overlap while both are live"
+SWAPPED = at(at(ONE, "b", lambda _: constant(4096)), "a", lambda _: 4096 + 128 * M)
+SHORT = sized(TWO, lambda s: select(le(N, 64), s, s - 64))
 FAULTS: list[tuple[str, Plan, str, set[str]]] = [
-    (
-        "swapped order",
-        at(at(ONE, "b", lambda _: constant(4096)), "a", lambda _: 4096 + 128 * M),
-        OVERLAP,
-        {"b", "c"},
-    ),
+    ("swapped order", SWAPPED, OVERLAP, {"b", "c"}),
     ("64 bytes too low", at(ONE, "b", lambda o: o - 64), OVERLAP, {"a", "b"}),
     ("64 bytes too high", at(ONE, "b", lambda o: o + 64), "it ends behind its arena", {"b"}),
     ("a byte off", at(ONE, "a", lambda o: o + 1), "its offset is no multiple of 64", {"a"}),
@@ -111,12 +107,7 @@ FAULTS: list[tuple[str, Plan, str, set[str]]] = [
     ("regimes swapped for one", at(TWO, "b", swapped_branches), OVERLAP, {"b", "c"}),
     ("regimes that part elsewhere", at(TWO, "a", off_by_one), OVERLAP, {"a", "d"}),
     ("regimes with a hole", at(TWO, "b", with_hole), OVERLAP, {"b", "c"}),
-    (
-        "arena short in one regime",
-        sized(TWO, lambda s: select(le(N, 64), s, s - 64)),
-        "it ends behind its arena",
-        {"a"},
-    ),
+    ("arena short in one regime", SHORT, "it ends behind its arena", {"a"}),
 ]
 
 

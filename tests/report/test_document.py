@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,10 +71,6 @@ def test_a_plan_is_read_by_the_types_of_its_fields(field: str) -> None:
     tensor[field] = ["a", "list"]
     with pytest.raises(UsageError, match=rf"not understood: .* at `\$.functions\[0\].*\.{field}`"):
         read_plan("plan.json", json.dumps(document))
-
-
-def test_findings_as_json(golden: Callable[[str, str], None]) -> None:
-    golden("report.json", render_json(samples.report(*samples.ALL)))
 
 
 SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from symalloc.linter.diagnostic import CANNOT_BE_READ, LintSummary, Report
-from symalloc.planner.memory_report.function_report import TargetReport
+from symalloc.planner.memory_report.function_report import FunctionReport, TargetReport
 from symalloc.planner.packing.packing_problem import (
     Packing,
     PackingProblem,
@@ -29,7 +29,7 @@ from symalloc.planner.stack import SearchBudget
 from symalloc.pool.trace import Replayed
 from symalloc.program.span import Source, Span, split_lines
 from symalloc.report.document import schema_text
-from symalloc.report.formats import render_concise, render_github
+from symalloc.report.formats import render_concise, render_github, render_json
 from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.plan_text import plans_as_text, target_lines
@@ -37,9 +37,6 @@ from symalloc.report.pool_use import replays_as_json, replays_as_text
 from symalloc.report.text import CellLine, Underline, Window, excerpt, render_summary, render_text
 from tests.report import plan_samples, samples
 from tests.scale import tries
-
-Golden = Callable[[str, str], None]
-
 
 UNREADABLE = replace(samples.PLAIN, rule=CANNOT_BE_READ)
 NOTHING = LintSummary()
@@ -72,21 +69,9 @@ def test_the_last_line_counts_and_says_what_was_not_verified(report: Report, tex
     assert render_summary(report) == text
 
 
-def test_whole_report(golden: Golden) -> None:
-    golden("report.txt", render_text(samples.report(*samples.ALL)))
-
-
 def test_a_declared_bound_is_one_line() -> None:
     lines = render_text(samples.report(samples.BOUND), quiet=True).splitlines()
     assert lines == [f"warning[SYM401]: {samples.BOUND.message} --> {samples.FILE}:10:17", ""]
-
-
-def test_narrow_terminal(golden: Golden) -> None:
-    golden("report-80.txt", render_text(samples.report(*samples.ALL), width=80))
-
-
-def test_colours(golden: Golden) -> None:
-    golden("report-colour.txt", render_text(samples.report(samples.OUTGROWN, samples.WIDE), colour=True))
 
 
 def in_source(text: str, end_column: int) -> Report:
@@ -118,21 +103,12 @@ def test_summary_names_unsafe_fixes() -> None:
     assert render_summary(both).endswith("1 fixable with --fix, 1 more with --fix --unsafe-fixes")
 
 
-@pytest.mark.parametrize("name", plan_samples.SAMPLES)
-def test_plan_as_text(name: str, golden: Golden) -> None:
-    golden(f"plan-{name}.txt", plans_as_text([plan_samples.SAMPLES[name]()]))
-
-
-def test_plan_as_json(golden: Golden) -> None:
-    golden("plan.json", plans_as_json([plan_samples.small(), plan_samples.everything()]))
-
-
 def test_a_call_that_holds_more_than_without_a_plan_is_told() -> None:
     report = plan_samples.small()
-    same = msgspec.structs.replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
+    same = structs.replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
     assert "times what it holds without a plan" not in plans_as_text([replace(report, samples=(same,))])
-    above = msgspec.structs.replace(same, call=300)
-    refused = msgspec.structs.replace(above, call=900, refused=True)
+    above = structs.replace(same, call=300)
+    refused = structs.replace(above, call=900, refused=True)
     text = plans_as_text([replace(report, samples=(above, refused))])
     at = ", ".join(f"{name} = {value}" for name, value in above.binding.items())
     assert f"a call holds up to 1.500 times what it holds without a plan, at {at}\n" in text
@@ -180,14 +156,6 @@ def test_a_wide_character_is_not_split() -> None:
     assert line.cut(Window(left=0, right=5)) == "漢字…"
     assert line.cut(Window(left=2, right=8)) == "… 漢字"
     assert line.cell(3) == 4
-
-
-def test_concise(golden: Golden) -> None:
-    golden("report.concise", render_concise(samples.report(*samples.ALL, samples.HOSTILE)))
-
-
-def test_github(golden: Golden) -> None:
-    golden("report.github", render_github(samples.report(*samples.ALL, samples.HOSTILE)))
 
 
 def test_what_a_baseline_left_out_is_a_notice_without_a_place() -> None:
@@ -297,8 +265,27 @@ RESULTS = [
 ]
 
 
-def test_replay_as_text(golden: Golden) -> None:
-    golden("pool.txt", replays_as_text(RESULTS))
+def plan_text(make: Callable[[], FunctionReport]) -> str:
+    return plans_as_text([make()])
+
+
+EVERYTHING = samples.report(*samples.ALL, samples.HOSTILE)
+GOLDEN: dict[str, Callable[[], str]] = {
+    "report.txt": lambda: render_text(samples.report(*samples.ALL)),
+    "report-80.txt": lambda: render_text(samples.report(*samples.ALL), width=80),
+    "report-colour.txt": lambda: render_text(samples.report(samples.OUTGROWN, samples.WIDE), colour=True),
+    "report.concise": lambda: render_concise(EVERYTHING),
+    "report.github": lambda: render_github(EVERYTHING),
+    "report.json": lambda: render_json(samples.report(*samples.ALL)),
+    "plan.json": lambda: plans_as_json([plan_samples.small(), plan_samples.everything()]),
+    "pool.txt": lambda: replays_as_text(RESULTS),
+    **{f"plan-{name}.txt": partial(plan_text, make) for name, make in plan_samples.SAMPLES.items()},
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_texts_are_those_of_the_golden_files(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(name, GOLDEN[name]())
 
 
 def test_a_single_trace_needs_no_summary() -> None:
