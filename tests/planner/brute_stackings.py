@@ -9,8 +9,19 @@ from itertools import permutations
 from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Arena, Buffer
+from symalloc.program.types import ALIGNMENT
 from symalloc.size.choice import select
 from symalloc.size.condition import Condition
+from tests.program.build import Size
+from tests.program.build import size as expr_of
+
+
+def buffer(
+    id_: int, size: Size, *live: tuple[int, int], name: str | None = None, alignment: int = ALIGNMENT
+) -> Buffer:
+    """A buffer of all the bytes that are set aside for it."""
+    nbytes = expr_of(size)
+    return Buffer(id=id_, name=name or f"t{id_}", size=nbytes, nbytes=nbytes, live=live, alignment=alignment)
 
 
 @st.composite

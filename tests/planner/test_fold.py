@@ -18,7 +18,7 @@ from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
-from tests.planner.brute_stackings import floor_at
+from tests.planner.brute_stackings import buffer, floor_at
 from tests.scale import tries
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
@@ -31,10 +31,7 @@ def layered(draw: st.DrawFn) -> tuple[Buffer, ...]:
     members = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(SIZES)), min_size=1, max_size=6)
     before, layer, behind = draw(members), draw(members), draw(members)
     line = [*before, *(layer * draw(st.integers(20, 40))), *behind]
-    return tuple(
-        Buffer(id=i, name=f"b{i}", size=size, live=((i, i + length),))
-        for i, (length, size) in enumerate(line)
-    )
+    return tuple(buffer(i, size, (i, i + length)) for i, (length, size) in enumerate(line))
 
 
 def pairs(buffers: Sequence[Buffer]) -> set[tuple[int, int]]:
@@ -69,7 +66,7 @@ def decoder(layers: int, odd: Expr | None = None) -> tuple[Buffer, ...]:
         at = 5 * layer
         line += [(64 * N, at, at + 6), (64 * N * N, at + 1, at + 3), (128 * N, at + 2, at + 5)]
         line += [(odd, at + 4, at + 5)] if odd is not None and layer == layers // 2 else []
-    return tuple(Buffer(id=i, name=f"b{i}", size=s, live=((b, e),)) for i, (s, b, e) in enumerate(line))
+    return tuple(buffer(i, size, (begin, end)) for i, (size, begin, end) in enumerate(line))
 
 
 def test_layers_are_folded_to_one_and_what_outlives_a_layer_to_two() -> None:
@@ -82,8 +79,7 @@ def test_layers_are_folded_to_one_and_what_outlives_a_layer_to_two() -> None:
 
 
 def test_what_does_not_repeat_is_not_folded() -> None:
-    line = [Buffer(id=i, name=f"b{i}", size=constant(64 * (i + 1)), live=((i, i + 2),)) for i in range(40)]
-    assert folded(line) is None
+    assert folded([buffer(i, 64 * (i + 1), (i, i + 2)) for i in range(40)]) is None
     assert folded(decoder(3)) is None
     assert folded([]) is None
 

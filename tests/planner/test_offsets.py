@@ -14,14 +14,11 @@ from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
-from symalloc.size.expr import Expr, constant, round_up, symbol
+from symalloc.size.expr import constant, round_up, symbol
+from tests.planner.brute_stackings import buffer
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
-
-
-def buffer(id_: int, size: Expr, *live: tuple[int, int], alignment: int = 64) -> Buffer:
-    return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=live, alignment=alignment)
 
 
 def laid_out(buffers: Sequence[Buffer], *order: int) -> Arena:
@@ -84,8 +81,8 @@ def staircase() -> list[Buffer]:
     found = []
     for i, name in enumerate(STEPS):
         long, short = round_up(32 * symbol(name), 64), round_up(4 * symbol(name) * symbol(STEPS[i - 1]), 64)
-        found.append(Buffer(id=2 * i, name=f"t{i}", size=short, live=((20 + 2 * i, 22 + 2 * i),)))
-        found.append(Buffer(id=2 * i + 1, name=f"h{i}", size=long, live=((i, 21 + 2 * i),)))
+        found.append(buffer(2 * i, short, (20 + 2 * i, 22 + 2 * i)))
+        found.append(buffer(2 * i + 1, long, (i, 21 + 2 * i)))
     return found
 
 

@@ -24,7 +24,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import ge
 from symalloc.size.expr import symbol
-from symalloc.size.parse import parse_expr
+from tests.planner.brute_stackings import buffer
 from tests.planner.packing.test_packing_problem import CROSSED
 from tests.program.build import Body, param, program_of, tensor_of
 
@@ -102,11 +102,6 @@ def test_what_is_not_proved_or_too_much_work_shares_whole_storages(
     assert validate(plan, Domain(), Prover(), machine=False) == ()
 
 
-def buffer(index: int, size: str, begin: int, end: int) -> Buffer:
-    nbytes = parse_expr(size)
-    return Buffer(id=index, name=f"b{index}", size=nbytes, nbytes=nbytes, live=((begin, end),))
-
-
 def laid_out(*buffers: Buffer) -> Layout:
     domain, prover = Domain(), Prover()
     search = LayoutSearch(function=chain("main"), domain=domain, prover=prover, options=PlanOptions())
@@ -118,15 +113,15 @@ def laid_out(*buffers: Buffer) -> Layout:
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
     with patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: SearchBudget(work=0)):
-        found = laid_out(*(buffer(i, str(size), *live) for i, (size, *live) in enumerate(CROSSED)))
+        found = laid_out(*(buffer(i, size, (begin, end)) for i, (size, begin, end) in enumerate(CROSSED)))
     (fallback,) = found.fallbacks
     assert fallback.kind == "search" and 1.2 < fallback.ratio < 1.5
 
 
 @pytest.mark.parametrize("guest", ["64*n", "128*n", "64*n*(n // 5000)"])
 def test_what_lies_in_the_memory_of_a_result_must_not_outgrow_it(guest: str) -> None:
-    result = replace(buffer(1, "64*n + 64", 2, 4), var=param("y", "n"), returned=True)
-    outgrown = laid_out(buffer(0, guest, 0, 2), result).outgrown
+    result = replace(buffer(1, "64*n + 64", (2, 4)), var=param("y", "n"), returned=True)
+    outgrown = laid_out(buffer(0, guest, (0, 2)), result).outgrown
     assert outgrown == (set() if guest == "64*n" else {result.var})
 
 

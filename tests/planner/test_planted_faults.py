@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Placement, Plan
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.stack import Stacking
@@ -17,21 +17,17 @@ from symalloc.prover.prover import Prover
 from symalloc.size.choice import Select, maximum, select
 from symalloc.size.condition import gt, le
 from symalloc.size.expr import Expr, constant, floordiv, symbol
-from tests.planner.brute_stackings import chosen_by
+from tests.planner.brute_stackings import buffer, chosen_by
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
 
 
-def buffer(id_: int, size: Expr, *live: tuple[int, int]) -> Buffer:
-    return Buffer(id=id_, name="abcd"[id_], size=size, nbytes=size, live=live)
-
-
 BUFFERS = (
-    buffer(0, 64 * N, (0, 3)),
-    buffer(1, 128 * M, (2, 5)),
-    buffer(2, 64 * N, (4, 6)),
-    buffer(3, constant(4096), (0, 2), (5, 6)),
+    buffer(0, 64 * N, (0, 3), name="a"),
+    buffer(1, 128 * M, (2, 5), name="b"),
+    buffer(2, 64 * N, (4, 6), name="c"),
+    buffer(3, 4096, (0, 2), (5, 6), name="d"),
 )
 
 
@@ -184,13 +180,10 @@ def test_a_harmless_change_is_no_fault() -> None:
 
 def test_every_pair_of_a_class_is_named() -> None:
     """Buffers of equal offset and size are judged once; all pairs that are wrong are named."""
-    layers = tuple(
-        Placement(buffer=Buffer(id=i, name=f"x{i}", size=64 * N, live=((i, i + 2),)), offset=constant(0))
-        for i in range(4)
-    )
-    arena = Arena(device=0, scope="global", size=64 * N, placements=layers)
-    found = validate(Plan(function="f", arenas=(arena,)), Domain(upper={"n": 4096}), PROVER)
-    assert [f.buffers for f in found] == [("x0", "x1"), ("x1", "x2"), ("x2", "x3")]
+    layers = [Placement(buffer(i, 64 * N, (i, i + 2)), constant(0)) for i in range(4)]
+    whole = Plan(function="f", arenas=(Arena.of(64 * N, layers),))
+    found = validate(whole, Domain(upper={"n": 4096}), PROVER)
+    assert [f.buffers for f in found] == [("t0", "t1"), ("t1", "t2"), ("t2", "t3")]
 
 
 def test_a_refusal_names_a_fault_that_has_a_binding_first() -> None:

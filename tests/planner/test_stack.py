@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -14,7 +13,7 @@ from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, PlanBudget
 from symalloc.planner.stack import ScoredStacking, SearchBudget, StackingProblem, improved, judged, search
 from symalloc.size.expr import Expr, constant, round_up, symbol
-from tests.planner.brute_stackings import all_heights, floor_at, live_ranges, together
+from tests.planner.brute_stackings import all_heights, buffer, floor_at, live_ranges, together
 from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
@@ -25,9 +24,7 @@ POINTS = [{"n": n, "m": m} for n in (1, 5, 32, 300, 5000) for m in (1, 17, 900)]
 @st.composite
 def problems(draw: st.DrawFn, sizes: tuple[Expr, ...] = SIZES, most: int = 6) -> tuple[Buffer, ...]:
     chosen = draw(st.lists(st.sampled_from(sizes), min_size=1, max_size=most))
-    return tuple(
-        Buffer(id=7 * i, name=f"b{i}", size=s, live=draw(live_ranges(10))) for i, s in enumerate(chosen)
-    )
+    return tuple(buffer(7 * i, size, *draw(live_ranges(10))) for i, size in enumerate(chosen))
 
 
 def height(found: ScoredStacking, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
@@ -62,9 +59,7 @@ def instance(buffers: tuple[Buffer, ...]) -> StackingProblem:
 
 def test_sizes_beyond_64_bits_are_packed_in_larger_units() -> None:
     sizes = (1 << 62, 1 << 61, 1 << 60)
-    buffers = tuple(
-        Buffer(id=i, name=f"b{i}", size=constant(size), live=((i, 2 + i),)) for i, size in enumerate(sizes)
-    )
+    buffers = tuple(buffer(i, size, (i, 2 + i)) for i, size in enumerate(sizes))
     found = search(buffers, {}, SearchBudget())
     assert found.score.worst == 1 and height(found, buffers, {}) == (1 << 62) + (1 << 61)
 
@@ -85,7 +80,7 @@ def test_local_search_never_makes_it_worse(
 
 
 def test_sizes_beyond_floats_are_left_as_they_are() -> None:
-    buffers = tuple(Buffer(id=i, name=f"b{i}", size=constant(1 << 1023), live=()) for i in range(3))
+    buffers = tuple(buffer(i, 1 << 1023) for i in range(3))
     found = improved(instance(buffers), [2, 0, 1], [0], target=0.0, steps=9, seed=1, budget=PlanBudget())
     assert found == [2, 0, 1]
 
@@ -93,6 +88,6 @@ def test_sizes_beyond_floats_are_left_as_they_are() -> None:
 def test_hundreds_live_at_once_are_at_the_floor_though_no_pair_is_looked_at() -> None:
     random, count = Random(1), 600
     sizes = [round_up(4 * N * random.randint(1, 9), 64) for _ in range(count)]
-    fan = [Buffer(id=i, name=f"b{i}", size=size, live=((i, count + i),)) for i, size in enumerate(sizes)]
-    total = [replace(b, size=round_up(4 * N, 64), live=((count + b.id, count + b.id + 2),)) for b in fan]
+    fan = [buffer(i, size, (i, count + i)) for i, size in enumerate(sizes)]
+    total = [buffer(b.id, round_up(4 * N, 64), (count + b.id, count + b.id + 2)) for b in fan]
     assert search((*fan, *total), {}, SearchBudget(packing=1000)).score.worst == 1.0

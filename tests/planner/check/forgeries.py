@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -102,8 +103,7 @@ def _of_first(
     return forge
 
 
-def _in_index(found: Callable[[Plan], Iterable[Any]], change: Callable[..., object]) -> Forgery:
-    return _of_first(found, change, anew=False)
+_in_index, _first = (partial(_of_first, anew=anew) for anew in (False, True))
 
 
 def _left_out(kind: str) -> Forgery:
@@ -195,10 +195,6 @@ def guard_dropped(plan: Plan, files: dict[str, str]) -> bool:
         return False
     plan["guards"] = []
     return _rewritten(plan, files)
-
-
-def _first(found: Callable[[Plan], Iterable[Any]], change: Callable[..., object]) -> Forgery:
-    return _of_first(found, change, anew=True)
 
 
 def _symbols(plan: Plan) -> Iterator[tuple[str]]:

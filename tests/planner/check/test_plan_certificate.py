@@ -20,8 +20,14 @@ from tvm import relax
 
 import symalloc
 from symalloc.planner.check.obligations import ArenaObligations
-from symalloc.planner.check.plan_certificate import INDEX, Certificate, plan_certificate, write_certificate
-from symalloc.planner.memory_plan import Buffer, Plan, PlanOptions
+from symalloc.planner.check.plan_certificate import (
+    INDEX,
+    Certificate,
+    CertifiedPlan,
+    plan_certificate,
+    write_certificate,
+)
+from symalloc.planner.memory_plan import Plan, PlanOptions
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.stack import Stacking
@@ -30,9 +36,9 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import term
 from symalloc.relax.files.plan_file import plan_module
 from symalloc.size.condition import le
-from symalloc.size.expr import Expr, constant, round_up, symbol
+from symalloc.size.expr import constant, round_up, symbol
 from tests.models.zoo import MODELS
-from tests.planner.brute_stackings import chosen_by
+from tests.planner.brute_stackings import buffer, chosen_by
 from tests.planner.check.forgeries import FORGERIES, SCRIPT, checker, forged
 from tests.relax.built import MODULES, graph, machine
 
@@ -48,10 +54,6 @@ for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.smt2")):
 assert "symalloc" not in sys.modules
 print(json.dumps(answers))
 """
-
-
-def buffer(id_: int, size: Expr, *live: tuple[int, int]) -> Buffer:
-    return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=live)
 
 
 BUFFERS = (
@@ -72,13 +74,21 @@ def plan() -> Plan:
     return Plan(function="main", arenas=(arena,), guards=guards([arena], DOMAIN, Prover()))
 
 
-def replayed(folder: Path) -> dict[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", REPLAY, str(folder)], capture_output=True, text=True, check=True
-    )
-    answers = json.loads(done.stdout)
-    assert isinstance(answers, dict)
-    return answers
+def isolated(*arguments: object) -> tuple[int, str]:
+    """The exit status and the output of Python in a process that knows nothing of symalloc."""
+    command = [sys.executable, "-I", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def replayed(plan: Plan, folder: Path) -> tuple[CertifiedPlan, dict[str, str]]:
+    """The certificate of a plan, and what z3 answers to each of its files."""
+    files = plan_certificate([(plan, DOMAIN)], Prover())
+    write_certificate(folder, files)
+    status, said = isolated("-c", REPLAY, folder)
+    assert status == 0, said
+    (entry,) = index_of(files).plans
+    return entry, json.loads(said)
 
 
 def index_of(files: Mapping[str, str]) -> Certificate:
@@ -87,10 +97,7 @@ def index_of(files: Mapping[str, str]) -> Certificate:
 
 def test_every_claim_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
     right = plan()
-    files = plan_certificate([(right, DOMAIN)], Prover())
-    write_certificate(tmp_path, files)
-    answers = replayed(tmp_path)
-    (entry,) = index_of(files).plans
+    entry, answers = replayed(right, tmp_path)
     assert (entry.function, entry.text) == ("main", None)
     assert [g.condition for g in entry.guards] == [term(g.condition) for g in right.guards]
     assert {row.file for row in entry.claims} == set(answers)
@@ -105,10 +112,7 @@ def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None
     (arena,) = right.arenas
     low = tuple(replace(p, offset=p.offset - 64) if p.buffer.name == "t1" else p for p in arena.placements)
     broken = replace(right, arenas=(replace(arena, placements=low),))
-    files = plan_certificate([(broken, DOMAIN)], Prover())
-    write_certificate(tmp_path, files)
-    answers = replayed(tmp_path)
-    (entry,) = index_of(files).plans
+    entry, answers = replayed(broken, tmp_path)
     assert all(answers[row.file] == row.expected for row in entry.claims)
     wrong = [row for row in entry.claims if row.expected == "sat"]
     assert {"apart", "start"} <= {row.kind for row in wrong}
@@ -127,14 +131,8 @@ def test_a_plan_over_the_integers_says_nothing_of_64_bits() -> None:
 
 
 def answered(folder: Path, *options: str) -> tuple[int, str]:
-    """The exit status of the script and what it says, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-I", str(SCRIPT), str(folder), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    """The exit status of the script and what it says."""
+    return isolated(SCRIPT, folder, *options)
 
 
 def certified(name: str, folder: Path, **options: Any) -> Path:
@@ -259,16 +257,9 @@ def test_offsets_and_bytes_are_those_of_a_call(tmp_path: Path) -> None:
 
 
 def test_functions_of_odd_names_get_folders_of_their_own() -> None:
-    first, second = (replace(plan(), function=name, arenas=(), guards=()) for name in ("../f", "f g"))
-    files = plan_certificate(
-        [(p, DOMAIN) for p in (replace(plan(), function="../f"), second, first)], Prover()
-    )
+    names = ("../f", "f g", "../f")
+    plans = [replace(plan(), function=name, arenas=(), guards=()) for name in names]
+    plans[0] = replace(plan(), function="../f")
+    files = plan_certificate([(one, DOMAIN) for one in plans], Prover())
     assert all(".." not in Path(name).parts and not Path(name).is_absolute() for name in files)
     assert {Path(name).parts[0] for name in files} == {"0-.._f", INDEX}
-
-
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    with pytest.raises(OSError, match="file"):
-        write_certificate(blocked, {INDEX: "{}"})

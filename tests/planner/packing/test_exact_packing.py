@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from random import Random
 
@@ -18,14 +19,13 @@ from symalloc.planner.packing.exact_packing import (
     pack_exactly,
     pack_greedily,
 )
-from symalloc.size.expr import constant
+from tests.planner import brute_stackings
 from tests.planner.brute_stackings import all_heights, together
 
 Problem = tuple[Buffer, ...]
 
 
-def buffer(id_: int, size: int, *live: tuple[int, int], alignment: int = 1) -> Buffer:
-    return Buffer(id=id_, name=str(id_), size=constant(size), live=live, alignment=alignment)
+buffer = partial(brute_stackings.buffer, alignment=1)
 
 
 def bytes_of(b: Buffer) -> int:
