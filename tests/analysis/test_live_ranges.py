@@ -6,15 +6,15 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from tvm.script import from_source
 
-import symalloc
 from symalloc.analysis.effects import Intervals
 from symalloc.analysis.interprocedural import analyse
-from symalloc.program.ir import AllocFresh, Function, Operand, Program, Var
+from symalloc.planner.plan_functions import plan_program
+from symalloc.program.ir import AllocFresh, Function, Kernel, Operand, Program, Var
 from symalloc.program.types import TupleType
+from symalloc.prover.prover import Prover
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker
-from tests.program.build import KERNELS, NOTHING, Body, param, program_of
+from tests.program.build import KERNELS, NOTHING, Body, buffer, param, program_of
 from tests.program.live_oracle import live_together
 from tests.scale import tries
 
@@ -117,36 +117,13 @@ def test_what_is_live_together_on_some_path_overlaps(plain: bool) -> None:
         assert together == found if plain else together <= found, seed
 
 
-BEHIND_AN_IF = """@I.ir_module
-class Module:
-    @T.prim_func
-    def evens(a: T.handle, b: T.handle, out: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n,), "float32")
-        C = T.match_buffer(out, (n,), "float32")
-        for i in range(n):
-            if i % 2 == 0:
-                C[i] = A[i] + B[i]
-
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
-        cls = Module
-        if c:
-            then = R.call_tir(cls.evens, (x, x), out_ty=R.Tensor((n,), "float32"))
-            y = then
-        else:
-            other = R.call_tir(cls.evens, (x, x), out_ty=R.Tensor((n,), "float32"))
-            y = other
-        first = R.call_tir(cls.evens, (y, y), out_ty=R.Tensor((n,), "float32"))
-        second = R.call_tir(cls.evens, (first, first), out_ty=R.Tensor((n,), "float32"))
-        third = R.call_tir(cls.evens, (second, second), out_ty=R.Tensor((n,), "float32"))
-        last = R.call_tir(cls.evens, (third, y), out_ty=R.Tensor((n,), "float32"))
-        return last
-"""
-
-
 def test_what_is_written_in_part_is_free_before_whichever_way_an_if_goes() -> None:
-    arenas = symalloc.plan(from_source(BEHIND_AN_IF)).plans["main"].arenas
+    reads = [buffer(name, "k", writes=False) for name in "ab"]
+    evens = Kernel(name="evens", parameters=(*reads, buffer("out", "k", reads=False)))
+    body = Body(param("x", "n"))
+    y = body.sides("a = fresh n; evens x x a", "b = fresh n; evens x x b", "a", "b")
+    later = (("y", "y", "c"), ("c", "c", "d"), ("d", "d", "e"), ("e", "y", "last"))
+    made = body.follow("; ".join(f"{c} = fresh n; evens {a} {b} {c}" for a, b, c in later), y=y)
+    whole = program_of(body.finish(made["last"]), kernels={"evens": evens})
+    arenas = plan_program(whole, Prover())["main"].arenas
     assert sum(arena.size.evaluate({"n": 16}) for arena in arenas) == 3 * 64

@@ -96,13 +96,6 @@ def test_a_check_that_is_taken_out_is_found(guards: str, bounds: str) -> None:
     assert told + counted >= 1
 
 
-def test_a_check_that_is_weaker_is_found() -> None:
-    module = _planned("Chain", "assert", "ignore")
-    (found,) = _found(_told(module, "n <= 100"))
-    assert (str(found.severity), found.counterexample) == ("error", {"n": 101})
-    assert not _found(_told(module, "n <= 2**60"))
-
-
 LATER = """
 @I.ir_module
 class Later:

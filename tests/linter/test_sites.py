@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tvm.script import from_source
 
-import symalloc
 from symalloc.linter.diagnostic import Severity
 from symalloc.program import ir
-from symalloc.program.types import TupleType
+from symalloc.program.types import ScalarType, TupleType
 from symalloc.prover.domain import Verdict
 from symalloc.size.expr import symbol
 from tests.linter.engine_run import findings, run
@@ -279,17 +277,9 @@ def test_fields_of_a_tuple_parameter_are_told_apart() -> None:
 
 def test_what_fails_for_numbers_from_1_on_may_hold_for_negative_ones() -> None:
     """At k = -5, m = 1, n = 1 the tensor lies at byte 64 of 256."""
-    text = """@I.ir_module
-class Module:
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "m"), "float32"), k: R.Prim("int64")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
-        m = T.int64()
-        size = R.shape([n * 4 - m * 64 - k * 64 - 4])
-        s = R.memory.alloc_storage(size, R.prim_value(0), R.str("global"), R.dtype("uint8"))
-        place = R.prim_value(T.floordiv(m + k, T.int64(-3)) * 64)
-        t = R.memory.alloc_tensor(s, place, R.shape([n]), R.dtype("float32"))
-        return t
-"""
-    (found,) = (d for d in symalloc.lint(from_source(text)) if d.rule == "SYM101")
+    scalar = ir.Var("k", ScalarType(value=symbol("k"), dtype=None))
+    body = Body(param("x", "n", "m"), scalar)
+    body.tensor(body.storage("n*4 - m*64 - k*64 - 4"), "4*n", offset="(0 - m - k)//3*64")
+    origins = {"n": ir.Origin.DIMENSION, "m": ir.Origin.DIMENSION, "k": ir.Origin.SCALAR}
+    (found,) = findings(body.program(symbols=origins), "SYM101")
     assert found.verdict is Verdict.RUNTIME_CHECK
