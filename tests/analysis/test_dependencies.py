@@ -20,7 +20,7 @@ from symalloc.analysis.dependencies import (
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import RegionKind
 from symalloc.planner.check.validate import TensorPlace, fences
-from symalloc.program.ir import Operand, Ownership, Var
+from symalloc.program.ir import Operand, Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import Domain
 from tests.planner.test_orders import random_order
@@ -43,21 +43,14 @@ def test_what_is_written_anew_is_no_longer_read_from_before() -> None:
     assert edges(graph_of(body)) == found
 
 
-class Logging(Body):
-    def unique(self, x: Var) -> Var:
-        return self.packed("mylib.unique", x, ownership=Ownership.FRESH)
-
-    def log(self, x: Var) -> Var:
-        return self.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
+LOG = "_ = packed mylib.log x ownership=FRESH kind=OPAQUE pure=IMPURE"
 
 
 def test_values_symbols_checks_and_effects_are_waited_for() -> None:
-    body = Logging(param("x", "n"))
-    z = body.cast(body.unique(body.params[0]), "m", defines=["m"])
-    # the size of t is known behind 0
-    t = body.follow(
-        "s = storage m; t = tensor s m; fill t; _ = log x; _ = log x; _ = check n>=2; add z t t", z=z
-    )["t"]
+    body = Body(param("x", "n"))
+    steps = "y = packed mylib.unique x ownership=FRESH; z = cast y m defines=m; s = storage m; t = tensor s m"
+    # the size of t is known behind the first
+    t = body.follow(f"{steps}; fill t; {LOG}; {LOG}; _ = check n>=2; add z t t")["t"]
     found = edges(graph_of(body, t))
     assert found >= {(0, 1, "data"), (2, 3, "effect"), (4, 5, "effect"), (1, 5, "data"), (0, 5, "data")}
     assert (0, 2, "memory") in found  # it may write
@@ -65,8 +58,8 @@ def test_values_symbols_checks_and_effects_are_waited_for() -> None:
 
 
 def test_a_call_has_the_effects_of_what_it_calls() -> None:
-    inner = Logging(param("p", "n"), name="inner")
-    inner.log(inner.params[0])
+    inner = Body(param("x", "n"), name="inner")
+    inner.follow(LOG)
     body = Body(param("x", "n"))
     for _ in range(2):
         body.function("inner", body.params[0], kind=OpaqueType())

@@ -15,9 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pytest
 import tvm
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import from_source
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, Severity
@@ -318,7 +316,7 @@ class Module:
         y = {call}
         return y
 """
-    return tvm.script.from_source(text, {"I": I, "R": R, "T": T})
+    return from_source(text)
 
 
 def _is_made_up(machine: Machine, rows: int) -> bool:

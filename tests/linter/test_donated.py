@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import relax as R  # noqa: N812
+from tvm.script import from_source
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.program.ir import Ownership, Var
+from symalloc.program.ir import Var
 from tests.linter.engine_run import findings
 from tests.program.build import Body, param
 
@@ -26,9 +25,6 @@ class Viewed(Body):
     def __init__(self, steps: str) -> None:
         super().__init__(param("x", "n"), param("z", "n"))
         self.made = self.follow(f"y = view x n; {steps}")
-
-    def maybe(self, source: Var) -> Var:
-        return self.packed("unknown", source, ownership=Ownership.UNKNOWN)
 
     def findings(self) -> list[Diagnostic]:
         return list(findings(self.program(self.made.get("result", self.made["y"])), RULE))
@@ -55,7 +51,7 @@ def test_a_read_of_what_is_overwritten() -> None:
         ("fill y; w = view x n; scatter w; read w", ["warning"]),
         ("fill y; result = tuple y x", ["warning"]),  # what is returned counts
         ("fill y; read x; result = alias z", []),  # a part of x that is written, and no result
-        ("w = maybe x; fill y; read w", ["warning"]),
+        ("w = packed unknown x; fill y; read w", ["warning"]),
     ],
 )
 def test_reads_and_writes(steps: str, severities: list[str]) -> None:
@@ -99,7 +95,7 @@ class Module:
             R.output(gv)
         return gv
 """
-    return tvm.script.from_source(text, {"I": I, "R": R})
+    return from_source(text)
 
 
 def _run(module: tvm.IRModule) -> np.ndarray:

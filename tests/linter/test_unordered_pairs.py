@@ -7,7 +7,7 @@ import pytest
 from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import check
-from symalloc.program.ir import Ownership, TupleValue, Var
+from symalloc.program.ir import TupleValue, Var
 from symalloc.prover.domain import Verdict
 from tests.linter.engine_run import BOOK, PROVER
 from tests.program.build import Body, param
@@ -49,12 +49,6 @@ class Calls(Body):
             return self.params[0]
 
         return self.branch(fill, lambda: self.params[0])
-
-    def maybe(self, source: Var) -> Var:
-        return self.packed("f", source)
-
-    def made(self, source: Var) -> Var:
-        return self.packed("g", source, ownership=Ownership.FRESH)
 
     def findings(self) -> list[Diagnostic]:
         whole = self.program(TupleValue(tuple(self.results)))
@@ -127,6 +121,6 @@ def test_of_two_halves_that_are_written_one_by_one_each_is_lost() -> None:
 
 def test_what_may_be_no_access_is_no_error() -> None:
     """The packed function may return `a`, or what it makes."""
-    calls = Calls(f"{AB}; copy x a; same = maybe a; behind = made same; _ = shown same; copy behind b")
-    (found,) = calls.findings()
+    steps = f"{AB}; copy x a; same = packed f a; behind = packed g same ownership=FRESH"
+    (found,) = Calls(f"{steps}; _ = shown same; copy behind b").findings()
     assert (found.severity, found.reason) == (Severity.WARNING, "`f` may return its argument")

@@ -73,6 +73,9 @@ KERNELS = {
 }
 
 
+NAMES: Mapping[str, Any] = {"F32": F32, "OPAQUE": OpaqueType(), "IMPURE": False, **ir.Ownership.__members__}
+
+
 class Body:
     """Builds one function; every method that binds a variable returns it."""
 
@@ -81,7 +84,7 @@ class Body:
         self.blocks: list[list[ir.Instruction]] = [[]]
         self.count = 0
         self.called: str | None = None  # the name of the variable that is made next
-        self.made: dict[str, Any] = {one.name: one for one in params}
+        self.made: dict[str, Any] = {**NAMES, **{one.name: one for one in params}}
 
     def emit(self, instruction: ir.Instruction) -> ir.Var:
         self.blocks[-1].append(instruction)

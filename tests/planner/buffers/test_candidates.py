@@ -124,8 +124,8 @@ def test_many_undecided_ifs_lose_precision_and_nothing_else() -> None:
 )
 def test_a_library_function_whose_result_nobody_uses_keeps_nothing(steps: str, kept: set[str]) -> None:
     body = Calls()
-    call = "captures f a out ownership=unknown"
-    body.follow(f"a = fresh 4*n; {steps.replace('CALL', call)}", unknown=ir.Ownership.UNKNOWN)
+    call = "captures f a out ownership=UNKNOWN"
+    body.follow(f"a = fresh 4*n; {steps.replace('CALL', call)}")
     assert Found(body).keys() == kept
 
 

@@ -5,30 +5,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import Magnitudes
-from symalloc.prover.domain import INT64_MIN, Domain, SyntacticOrder
+from symalloc.prover.domain import Domain, SyntacticOrder
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import gt
-from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, round_up, symbol
+from symalloc.size.expr import Expr, Symbol, constant, floordiv, mod, round_up
+from tests.planner.test_overflow_guards import SIGNED, SIZES, B, M, N
 from tests.scale import tries
 
-B, N, M = symbol("b"), symbol("n"), symbol("m")
 EXPRS = (
+    *SIZES,
     constant(-5),
-    round_up(4 * N, 64),
     256 * N * B + 64 - 128 * M,
-    maximum(round_up(4 * (N - 3) * (M - 7), 64), 0),
     minimum(64 * N - 1, 128 * M) * 3,
-    minimum(N, 2**63 - 2) + 63,
-    maximum(minimum(N, 2**62, -5 * M), -(2**62)) * 2,
     -64 * N * N * B,
     mod(N - 5, 48) * 64 - floordiv(N, M + 1) * 64,
     floordiv(-N, 7),
     select(gt(N, M), 64 * N, -64 * M * B),
     maximum(N, maximum(M, 2 * N) + round_up(maximum(B, N), 64)),
 )
-
-
-SIGNED = Domain(lower={"m": INT64_MIN, "n": INT64_MIN})
 
 
 @pytest.mark.parametrize("domain", [Domain(), SIGNED])
