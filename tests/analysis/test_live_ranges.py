@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 from symalloc.analysis.effects import Intervals
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.plan_functions import plan_program
-from symalloc.program.ir import AllocFresh, Function, Kernel, Operand, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Kernel, Program, Var
 from symalloc.program.types import TupleType
 from symalloc.prover.prover import Prover
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker
@@ -35,30 +36,21 @@ def overlapping(program: Program) -> set[frozenset[Var]]:
     return {frozenset(pair) for pair in combinations(positions, 2) if positions[pair[0]] & positions[pair[1]]}
 
 
-def callees() -> tuple[Function, ...]:
+def callees() -> Iterator[Function]:
     """What a callee may do to its arguments."""
-    found: list[Function] = []
-    for name in ("reads", "returns", "chooses", "pairs", "updates"):
-        a, b = param("a", SIZE), param("b", SIZE)
-        body = Body(a, b, name=name)
-        result: Operand = a
-        match name:
-            case "reads":
-                result = body.fresh(SIZE)
-                body.call("add", a, b, result)
-            case "updates":
-                body.call("update", a)
-                body.call("read", b)
-                result = b
-            case "chooses":
-                result = body.branch(lambda a=a: a, lambda b=b: b)
-            case "pairs":
-                result = body.tuple(a, b)
-        found.append(body.finish(result))
-    return tuple(found)
+    for name, steps, result in (
+        ("reads", "c = fresh 4; add a b c", "c"),
+        ("returns", "", "a"),
+        ("chooses", "", "c"),
+        ("pairs", "c = tuple a b", "c"),
+        ("updates", "update a; read b", "b"),
+    ):
+        body = Body(param("a", SIZE), param("b", SIZE), name=name)
+        body.follow(steps, **({"c": body.sides("", "", "a", "b")} if name == "chooses" else {}))
+        yield body.finish(body.made[result])
 
 
-CALLEES = callees()
+CALLEES = tuple(callees())
 
 
 class Writer(Maker):

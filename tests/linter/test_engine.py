@@ -195,13 +195,6 @@ def test_results_on_storages_that_outlive_the_call() -> None:
     assert not findings(body.program(tensor, private=True), "SYM207")
 
 
-def test_symbols_without_definition_and_constructs_without_understanding() -> None:
-    body = Body()
-    body.emit(ir.NotUnderstood(var=ir.Var("c", OpaqueType()), what="a closure"))
-    program = body.program(symbols={"k": ir.Origin.UNDEFINED})
-    assert {d.rule for d in findings(program)} == {"SYM903", "SYM904"}
-
-
 def test_reports_are_joined() -> None:
     one, two = run(placed(16, "n"), "SYM101"), run(placed("4*n", "n"), "SYM101")
     both = Report.joined([one, two])
