@@ -16,6 +16,7 @@ from symalloc.program.span import NumberedSpan, Source, Span, numbered
 from symalloc.program.types import OpaqueType
 from symalloc.rulebook.rule import RuleError
 from tests.program.build import F32, Body, param
+from tests.report import samples
 
 FILE = "model.py"
 TEXT = "first\nsecond\nthird\n"
@@ -164,15 +165,8 @@ PRINTED_FILES = {"m.py": Source(file="m.py", text="a\nb\n", origin="Later")}
 
 
 def finding(message: str, **fields: object) -> Diagnostic:
-    given = {"module": "M", "function": "main", **fields}
-    return Diagnostic(  # type: ignore[arg-type]
-        rule="SYM107",
-        name="view-exceeds-source",
-        severity=Severity.ERROR,
-        verdict=None,
-        message=message,
-        **given,
-    )
+    given = {"module": "M", "function": "main", "span": None, **fields}
+    return replace(samples.PLAIN, rule="SYM107", message=message, **given)  # type: ignore[arg-type]
 
 
 def stages(*found: list[Diagnostic], sources: dict[str, Source] = FILES) -> list[list[str]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from symalloc.linter.diagnostic import Diagnostic, Severity, parse_user_script
+from symalloc.linter.diagnostic import Diagnostic, parse_user_script
 from symalloc.linter.fixes import apply_edits
 from symalloc.linter.suppressions import Suppression, allow_finding, find_suppressions
 from symalloc.program.span import Source, Span
+from tests.report import samples
 
 FILE = "model.py"
 MODULE = '''\
@@ -42,17 +45,7 @@ def _find(text: str) -> tuple[Suppression, ...]:
 
 def _at(line: int | None, rule: str = "SYM101", function: str = "main", file: str = FILE) -> Diagnostic:
     span = None if line is None else Span(file, line, 9, line, 12)
-    return Diagnostic(
-        rule=rule,
-        name="x",
-        severity=Severity.ERROR,
-        verdict=None,
-        message="x",
-        module="Module",
-        function=function,
-        file=FILE,
-        span=span,
-    )
+    return replace(samples.PLAIN, rule=rule, module="Module", function=function, file=FILE, span=span)
 
 
 def _lines_allowed(key: str) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from symalloc.errors import UsageError, require_bytes
-from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
@@ -22,7 +22,7 @@ from symalloc.report.map.page import exact, map_page, plan_data
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.quantities import human_bytes
 from symalloc.size.expr import symbol
-from tests.report import plan_samples
+from tests.report import plan_samples, samples
 from tests.report.map.scripts import needs_node, run_scripts
 
 HOSTILE = "</script><script>alert(1)</script><!--{{script}}\u2028&\"'"
@@ -72,16 +72,8 @@ def hostile_report() -> FunctionReport:
 
 
 def finding(function: str, binds: str, message: str = HOSTILE) -> Diagnostic:
-    return Diagnostic(
-        rule="SYM101",
-        name="overflow",
-        severity=Severity.ERROR,
-        verdict=None,
-        message=message,
-        function=function,
-        binds=binds,
-        counterexample={"n": 5},
-    )
+    at = {"n": 5}
+    return replace(samples.PLAIN, message=message, function=function, binds=binds, counterexample=at)
 
 
 @needs_node
