@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from symalloc.program import ir
@@ -107,11 +106,8 @@ class Body:
         **more: Any,
     ) -> ir.Var:
         var = self.var(tensor_of(*extents, dtype=dtype), name)
-        return self.emit(
-            ir.AllocTensor(
-                var=var, storage=storage, offset=size(offset), shape=shape(*extents), dtype=dtype, **more
-            )
-        )
+        more |= {"storage": storage, "offset": size(offset), "shape": shape(*extents), "dtype": dtype}
+        return self.emit(ir.AllocTensor(var=var, **more))
 
     def fresh(self, *extents: Size, dtype: DType = U8, name: str | None = None, device: int = 0) -> ir.Var:
         """A tensor with memory of its own, as it is before planning."""
@@ -164,10 +160,8 @@ class Body:
 
     def settle(self, source: ir.Var) -> ir.Var:
         """R.memory.ensure_zero_offset."""
-        var = self.var(source.type)
-        return self.emit(
-            ir.View(var=var, source=source, shape=None, dtype=None, offset=None, kind="ensure_zero_offset")
-        )
+        how: Any = {"shape": None, "dtype": None, "offset": None, "kind": "ensure_zero_offset"}
+        return self.emit(ir.View(var=self.var(source.type), source=source, **how))
 
     def tuple(self, *fields: ir.Operand) -> ir.Var:
         return self.emit(
@@ -186,18 +180,11 @@ class Body:
         ownership: ir.Ownership = ir.Ownership.UNKNOWN,
         pure: bool = True,
         writes: Sequence[int] = (),
+        **more: Any,
     ) -> ir.Var:
-        var = self.var(kind or _type(arguments[0]))
-        return self.emit(
-            ir.CallPacked(
-                var=var,
-                name=name,
-                arguments=arguments,
-                ownership=ownership,
-                pure=pure,
-                writes=frozenset(writes),
-            )
-        )
+        var, written = self.var(kind or _type(arguments[0])), frozenset(writes)
+        how = {"ownership": ownership, "pure": pure, "writes": written, **more}
+        return self.emit(ir.CallPacked(var=var, name=name, arguments=arguments, **how))
 
     def argument(self, source: ir.Var) -> ir.Var:
         """What a packed function returns that returns its argument."""
@@ -214,10 +201,8 @@ class Body:
         self.emit(ir.Assert(var=self.var(TupleType(fields=())), condition=parse_condition(condition)))
 
     def cast(self, source: ir.Var, *extents: Size, defines: Sequence[str] = ()) -> ir.Var:
-        target = tensor_of(*extents)
-        return self.emit(
-            ir.MatchCast(var=self.var(target), source=source, target=target, defines=frozenset(defines))
-        )
+        var, names = self.var(tensor_of(*extents)), frozenset(defines)
+        return self.emit(ir.MatchCast(var=var, source=source, target=tensor_of(*extents), defines=names))
 
     def branch(
         self,
@@ -230,15 +215,10 @@ class Body:
     ) -> ir.Var:
         """An If whose blocks `then` and `otherwise` emit; they return what the blocks yield."""
         first, second = self._block(then), self._block(otherwise)
-        return self.emit(
-            ir.If(
-                var=self.var(_type(first.result), name),
-                condition=None if condition is None else parse_condition(condition),
-                test=ir.ShapeValue(values=()) if test is None else test,
-                then=first,
-                otherwise=second,
-            )
-        )
+        known = None if condition is None else parse_condition(condition)
+        test = ir.ShapeValue(values=()) if test is None else test
+        var = self.var(_type(first.result), name)
+        return self.emit(ir.If(var=var, condition=known, test=test, then=first, otherwise=second))
 
     def sides(self, then: str, otherwise: str, *results: str, test: ir.Operand | None = None) -> ir.Var:
         """An If with steps on both sides; `results` name what they yield, else it is the first parameter."""
@@ -251,17 +231,9 @@ class Body:
         return self.branch(side(then, one), side(otherwise, other), test=test)
 
     def _block(self, make: Callable[[], ir.Operand]) -> ir.Block:
-        with self.inside():
-            result = make()
-            return ir.Block(instructions=tuple(self.blocks[-1]), result=result)
-
-    @contextmanager
-    def inside(self) -> Any:
         self.blocks.append([])
-        try:
-            yield
-        finally:
-            self.blocks.pop()
+        result = make()
+        return ir.Block(instructions=tuple(self.blocks.pop()), result=result)
 
     def finish(
         self, result: ir.Operand = NOTHING, *, symbols: Mapping[str, ir.Origin] | None = None, **more: Any

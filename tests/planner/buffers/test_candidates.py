@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -42,15 +43,8 @@ class Calls(Body):
         return self.packed("f", *arguments, kind=VOID, ownership=ir.Ownership.FRESH, pure=False)
 
     def captures(self, name: str, *arguments: ir.Var, ownership: ir.Ownership = ir.Ownership.FRESH) -> ir.Var:
-        made = ir.CallPacked(
-            var=self.var(VOID),
-            name=name,
-            arguments=arguments,
-            ownership=ownership,
-            pure=False,
-            may_capture=True,
-        )
-        return self.emit(made)
+        more: Any = {"kind": VOID, "ownership": ownership, "pure": False, "may_capture": True}
+        return self.packed(name, *arguments, **more)
 
     def odd(self, value: ir.Var) -> ir.Var:
         return self.emit(ir.NotUnderstood(var=self.var(VOID), what="closure", reads=(value,)))
