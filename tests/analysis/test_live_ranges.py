@@ -47,7 +47,7 @@ def callees() -> Iterator[Function]:
     ):
         body = Body(param("a", SIZE), param("b", SIZE), name=name)
         body.follow(steps, **({"c": body.sides("", "", "a", "b")} if name == "chooses" else {}))
-        yield body.finish(body.made[result])
+        yield body.finish(body.named[result])
 
 
 CALLEES = tuple(callees())

@@ -24,10 +24,10 @@ class Viewed(Body):
 
     def __init__(self, steps: str) -> None:
         super().__init__(param("x", "n"), param("z", "n"))
-        self.made = self.follow(f"y = view x n; {steps}")
+        self.named = self.follow(f"y = view x n; {steps}")
 
     def findings(self) -> list[Diagnostic]:
-        return list(findings(self.program(self.made.get("result", self.made["y"])), RULE))
+        return list(findings(self.program(self.named.get("result", self.named["y"])), RULE))
 
 
 def test_a_read_of_what_is_overwritten() -> None:
@@ -60,13 +60,13 @@ def test_reads_and_writes(steps: str, severities: list[str]) -> None:
 
 def test_branches() -> None:
     body = Viewed("again = alias y")
-    x, y = body.made["x"], body.made["y"]
+    x, y = body.named["x"], body.named["y"]
 
     def after(kernel: str, target: Var) -> Var:
         body.call(kernel, target)
         return y
 
-    body.made["result"] = body.branch(lambda: after("fill", y), lambda: after("read", x))
+    body.named["result"] = body.branch(lambda: after("fill", y), lambda: after("read", x))
     assert body.findings() == []
     body.call("read", x)
     assert [d.severity for d in body.findings()] == ["error"]

@@ -83,7 +83,7 @@ class Body:
         self.blocks: list[list[ir.Instruction]] = [[]]
         self.count = 0
         self.called: str | None = None  # the name of the variable that is made next
-        self.made: dict[str, Any] = {**NAMES, **{one.name: one for one in params}}
+        self.named: dict[str, Any] = {**NAMES, **{one.name: one for one in params}}
 
     def emit(self, instruction: ir.Instruction) -> ir.Var:
         self.blocks[-1].append(instruction)
@@ -119,25 +119,25 @@ class Body:
 
         Return all values that have names: parameters, those of steps before, and `known`.
         """
-        self.made |= known
+        self.named |= known
         for step in filter(None, steps.split("; ")):
             name, _, text = step.rpartition(" = ")
             verb, *words = text.split()
             operands, named = list[Any](), dict[str, Any]()
             for word in words:
                 key, value = word.split("=") if re.fullmatch(r"\w+=[^=]+", word) else ("", word)
-                found = int(value) if value.isdigit() else self.made.get(value, value)
+                found = int(value) if value.isdigit() else self.named.get(value, value)
                 if key:
                     named[key] = found
                 else:
                     operands.append(found)
             if name:
                 self.called = name
-                self.made[name] = getattr(self, verb)(*operands, **named)
+                self.named[name] = getattr(self, verb)(*operands, **named)
                 self.called = None
             else:
                 self.call(verb, *operands)
-        return self.made
+        return self.named
 
     def call(self, kernel: str, *arguments: ir.Operand) -> None:
         self.emit(ir.CallKernel(var=self.var(TupleType(fields=())), kernel=kernel, arguments=arguments))

@@ -168,7 +168,7 @@ def test_the_result_of_each_side_lends_its_memory() -> None:
     """Where a side ends, its result is there: in front of that the first tensor lies in its memory."""
     body = Calls()
     left, right = (chain(*(f"{m}{number}" for number in range(3))) for m in "ab")
-    body.made["one"] = body.sides(left, right, "a2", "b2")
+    body.named["one"] = body.sides(left, right, "a2", "b2")
     one = Found(body, result="one")
     own = [members for members in arenas(one).values() if not any(one[n].returned for n in members)]
     assert own == [{"a1", "b1"}]

@@ -77,7 +77,7 @@ class Found(dict[str, Buffer]):
     def __init__(
         self, body: Calls, *callees: ir.Function, result: str = "x", options: PlanOptions = ARENA
     ) -> None:
-        main = body.function_of(body.made.get(result, body.params[0]))
+        main = body.function_of(body.named.get(result, body.params[0]))
         arenas, left = found_in(program_of(main, *callees), options)
         super().__init__({b.name: b for arena in arenas for b in arena})
         self.arenas = {b.name: number for number, arena in enumerate(arenas) for b in arena}
@@ -216,13 +216,13 @@ def test_sizes_that_come_later_get_an_arena_behind_the_cast() -> None:
     one = Found(body)
     assert not one.left
     assert one.keys() == {"a", "b", "c"}
-    assert (one["a"].defined_by, one["b"].defined_by) == (None, body.made["known"])
+    assert (one["a"].defined_by, one["b"].defined_by) == (None, body.named["known"])
 
 
 def test_what_crosses_a_cast_stays_alone_where_it_would_hold_a_large_arena() -> None:
     before = f"large = fresh 2048*n; k x large; small = fresh 4*n; k large small; {CAST}"
     body = Calls(f"{before}; late = fresh 2048*k; k known late; later = fresh 4*n; k small late later")
-    one, known = Found(body), body.made["known"]
+    one, known = Found(body), body.named["known"]
     assert not one.left
     late = {name: b.defined_by for name, b in one.items()}
     assert late == {"large": None, "small": None, "late": known, "later": None}
@@ -235,7 +235,7 @@ def test_a_size_that_comes_inside_a_branch_gets_an_arena_there() -> None:
     one = Found(body)
     assert not one.left
     late = {name: b.defined_by for name, b in one.items()}
-    assert late == {"inside": body.made["known"], "outside": None}
+    assert late == {"inside": body.named["known"], "outside": None}
     assert one.arenas["inside"] != one.arenas["outside"]
 
 
