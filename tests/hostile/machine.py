@@ -7,7 +7,7 @@ makes storages, and what runs may crash.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -18,7 +18,10 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-__all__ = ["PATTERNS", "Array", "Machine", "depends_on_storages", "fails", "floats", "gives"]
+__all__ = [
+    *("PATTERNS", "Array", "Machine", "Shows"),
+    *("depends_on_storages", "differs", "fails", "floats", "gives", "old_bytes", "refused", "runs"),
+]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -96,6 +99,27 @@ def runs(machine: Machine, *arguments: Any) -> bool:
     except Exception:
         return False
     return True
+
+
+Shows: TypeAlias = Callable[[Machine, Machine], bool]
+"""Runs a program and its twin, and is True where the fault is seen."""
+
+
+def differs(meant: Any, given: Any, *arguments: Any) -> Shows:
+    """The program does not give `meant`; its twin gives `given`."""
+    return lambda bad, twin: not gives(bad, meant, *arguments) and gives(twin, given, *arguments)
+
+
+def old_bytes(*arguments: Any) -> Shows:
+    """The program's result depends on what storages held before, its twin's does not."""
+    return lambda bad, twin: (
+        depends_on_storages(bad, *arguments) and not depends_on_storages(twin, *arguments)
+    )
+
+
+def refused(words: str, given: Any, *arguments: Any) -> Shows:
+    """The program ends with an error whose text holds `words`; its twin gives `given`."""
+    return lambda bad, twin: gives(twin, given, *arguments) and fails(bad, words, *arguments)
 
 
 def floats(*shape: int) -> Array:

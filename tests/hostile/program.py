@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tvm
 
 from symalloc.rulebook.rule import StageName
-from tests.hostile.machine import Machine
+from tests.hostile.machine import Shows
 
-__all__ = ["HostileProgram", "ModuleSource"]
+__all__ = ["HostileProgram", "ModuleSource", "hostile"]
 
 ModuleSource: TypeAlias = str | Callable[[], tvm.IRModule]
 """The text of a module from its `@I.ir_module` on, or what makes the module."""
@@ -40,5 +41,11 @@ class HostileProgram:
     counterexample: Mapping[str, int] | None = None
     also: frozenset[str] = frozenset()
     stage: StageName = "as-is"
-    shows: Callable[[Machine, Machine], bool] | None = None
+    shows: Shows | None = None
     signal: int | None = None
+
+
+def hostile(what: str, rule: str, text: str, **more: Any) -> HostileProgram:
+    """A program and its twin in one text: `<<a|b>>` is `a` in the program and `b` in the twin."""
+    module, twin = (re.sub(r"<<(.*?)\|(.*?)>>", rf"\{side}", text, flags=re.DOTALL) for side in (1, 2))
+    return HostileProgram(what=what, module=module, twin=twin, rule=rule, **more)

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.hostile.four_floats import MAIN, body, inplace, module
 from tests.hostile.machine import Machine, fails, floats
-from tests.hostile.program import HostileProgram
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import FLAG, FOUR, four_floats, function, inplace, kernel, module, storage, tensor
 
-_STORAGE = 's = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
-_FLAG = 'flag = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([]), R.dtype("bool"))'
-_OTHER = 'other = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([4]), R.dtype("float32"))'
-_KERNELS = """
+_CHECK = 'R.assert_op(flag, format="refused")'
+
+
+def _tested(*lines: str) -> str:
+    """A module whose assertion tests a flag in a storage of its own."""
+    return module(
+        """
     @T.prim_func
     def accept(flag: T.Buffer((), "bool")):
         flag[()] = T.bool(True)
-
-    @T.prim_func
-    def clear(out: T.Buffer((4,), "float32")):
-        for i in range(4):
-            out[i] = T.float32(0)
-"""
-_CHECK = 'R.assert_op(flag, format="refused")'
-_SAID = MAIN.replace(") ->", ', flag: R.Tensor((), "bool")) ->')
-
-
-def _lines(*lines: str) -> str:
-    return module(_KERNELS, body(MAIN, *lines))
+""",
+        kernel("clear", "for i in range(4):", "    a[i] = T.float32(0)", a="4"),
+        function(
+            f"x: {FOUR}",
+            f"s = {storage('64')}",
+            f"flag = {tensor('s', '', dtype='bool')}",
+            *lines,
+            result=FOUR,
+        ),
+    )
 
 
 def _refuses(bad: Machine, twin: Machine) -> bool:
@@ -49,57 +50,45 @@ def _prints_the_result(bad: Machine, twin: Machine) -> bool:
 
 _UPDATE = f"more = {inplace('add_one', 'n')}"
 _PRINT = 'R.assert_op(flag, n, format="found {}")'
+_KILL, _CLEAR = "R.memory.kill_tensor(flag)", "Module.clear(other)"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    HostileProgram(
-        what="the tensor that an assertion tests was killed",
-        module=_lines(
-            _STORAGE, _FLAG, "Module.accept(flag)", "R.memory.kill_tensor(flag)", _CHECK, "return x"
-        ),
-        twin=_lines(_STORAGE, _FLAG, "Module.accept(flag)", _CHECK, "R.memory.kill_tensor(flag)", "return x"),
-        rule="SYM201",
+    hostile(
+        "the tensor that an assertion tests was killed",
+        "SYM201",
+        _tested("Module.accept(flag)", f"<<{_KILL}\n{_CHECK}|{_CHECK}\n{_KILL}>>", "return x"),
         on_line="R.assert_op",
         shows=lambda bad, twin: bool(twin.run(floats(4))) and fails(bad, "", floats(4)),
     ),
-    HostileProgram(
-        what="nobody has written the tensor that an assertion tests",
-        module=_lines(_STORAGE, _FLAG, _CHECK, "return x"),
-        twin=_lines(_STORAGE, _FLAG, "Module.accept(flag)", _CHECK, "return x"),
-        rule="SYM208",
+    hostile(
+        "nobody has written the tensor that an assertion tests",
+        "SYM208",
+        _tested(f"<<|Module.accept(flag)\n>>{_CHECK}", "return x"),
         on_line="R.assert_op",
         shows=_depends_on_storages,
     ),
-    HostileProgram(
-        what="another tensor takes the memory of the condition before the assertion tests it",
-        module=_lines(
-            _STORAGE,
-            _FLAG,
-            _OTHER,
+    hostile(
+        "another tensor takes the memory of the condition before the assertion tests it",
+        "SYM203",
+        _tested(
+            f"other = {tensor('s', '4')}",
             "Module.accept(flag)",
-            "Module.clear(other)",
-            _CHECK,
+            f"<<{_CLEAR}\n{_CHECK}|{_CHECK}\n{_CLEAR}>>",
             "y = R.add(x, other)",
             "return y",
         ),
-        twin=_lines(
-            _STORAGE,
-            _FLAG,
-            _OTHER,
-            "Module.accept(flag)",
-            _CHECK,
-            "Module.clear(other)",
-            "y = R.add(x, other)",
-            "return y",
-        ),
-        rule="SYM203",
         on_line="Module.clear(other)",
         shows=_refuses,
     ),
-    HostileProgram(
-        what="the message of an assertion shows a tensor that an in-place call has overwritten",
-        module=module(body(_SAID, "n = R.negative(x)", _UPDATE, _PRINT, "return more")),
-        twin=module(body(_SAID, "n = R.negative(x)", _PRINT, _UPDATE, "return more")),
-        rule="SYM210",
+    hostile(
+        "the message of an assertion shows a tensor that an in-place call has overwritten",
+        "SYM210",
+        four_floats(
+            "n = R.negative(x)",
+            f"<<{_UPDATE}\n{_PRINT}|{_PRINT}\n{_UPDATE}>>",
+            "return more",
+            more=f", flag: {FLAG}",
+        ),
         on_line="R.assert_op",
         shows=_prints_the_result,
     ),

@@ -2,120 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.hostile.any_length import COPY, MODULE, ONES, storage, tensor
 from tests.hostile.machine import Machine, fails, floats, gives, runs
-from tests.hostile.program import HostileProgram
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import COPY, ONES, N, function, kernel, module, storage, tensor
 
-_KERNELS = f"""{MODULE}{COPY}{ONES}
-    @T.prim_func
-    def eight(source: T.handle, out: T.Buffer((8,), "float32")):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32")
-        for i in range(8):
-            out[i] = a[i]
-"""
-_N, _M = 'R.Tensor(("n",), "float32")', 'R.Tensor(("m",), "float32")'
+_KERNELS = COPY + ONES + kernel("eight", "for i in range(8):", "    b[i] = a[i]", a="n", b="8")
+_M = 'R.Tensor(("m",), "float32")'
 
 
-def _assert(condition: str, number: int = 0) -> str:
-    return f'_{number} = R.assert_op({condition}, format="out of bounds")'
-
-
-def _function(*lines: str, params: str = f"x: {_N}", before: str = "", **declared: Mapping[str, int]) -> str:
-    names = {"upper": "tir_var_upper_bound", "lower": "tir_var_lower_bound"}
-    attributes = ", ".join(f'"{names[side]}": {dict(bounds)!r}' for side, bounds in declared.items())
-    body = "\n".join(f"        {line}" for text in lines for line in text.split("\n"))
-    symbols = "        n = T.int64()\n" + ("        m = T.int64()\n" if '"m"' in params else "")
-    head = f"    @R.function(pure=False)\n    def main({params}) -> {_N}:\n"
-    said = f"        R.func_attr({{{attributes}}})\n" if declared else ""
-    return f"{_KERNELS}\n{before}{head}{said}{symbols}{body}\n"
-
-
-def _dependent(
-    what: str, module: str, twin: str, shows: Callable[[Machine, Machine], bool] | None = None
+def _bounded(
+    what: str, bounds: str, *lines: str, rule: str = "SYM401", check: str = "", before: str = "", **more: Any
 ) -> HostileProgram:
-    return HostileProgram(
-        what=what,
-        module=module,
-        twin=twin,
-        rule="SYM401",
-        severity="warning",
-        verdict="runtime-check",
-        shows=shows,
-    )
+    """`bounds` are declared; the twin makes the `check` that they hold."""
+    asserted = f'<<|_0 = R.assert_op({check}, format="out of bounds")\n>>' if check else ""
+    body = (f"R.func_attr({{{bounds}}})", asserted + lines[0], *lines[1:])
+    text = module(_KERNELS, before, function(f"x: {N}", *body, result=N))
+    return hostile(what, rule, text, **{"severity": "warning", **more})
 
 
-def _overrun(count: int, *more: Any) -> Callable[[Machine, Machine], bool]:
-    """With `count` elements the allocator refuses the program; the twin says what is wrong."""
-
-    def shows(bad: Machine, twin: Machine) -> bool:
-        refused = fails(bad, "allocate", floats(count), *more)
-        return refused and fails(twin, "out of bounds", floats(count), *more)
-
-    return shows
+_UPPER, _LOWER = '"tir_var_upper_bound": {{"n": {}}}'.format, ', "tir_var_lower_bound": {{"n": {}}}'.format
 
 
-_PLACED = f"s = {storage('16')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\nreturn a"
-_EIGHT = f"s = {storage('32')}\na = {tensor('s', '8')}\nModule.eight(x, a)\nreturn x"
-_BRANCH = (
-    f"if R.prim_value(n > 8):\n    s = {storage('16')}\n    a = {tensor('s', '8')}\n    Module.ones(a)\n"
-    "    y = x\nelse:\n    y = x\nreturn y"
-)
-_KILLED = (
-    f"s = {storage('n * 4')}\na = {tensor('s', 'n')}\nModule.copy(x, a)\n"
-    "if R.prim_value(n > 8):\n    _ = R.memory.kill_tensor(a)\n    y = x\nelse:\n    y = x\n"
-    'z = R.call_tir(Module.copy, (a,), out_ty=R.Tensor((n,), "float32"))\nreturn z'
-)
-_HELPER = f"""    @R.function(pure=False, private=True)
-    def helper(x: {_M}) -> {_M}:
-        m = T.int64()
-        s = {storage("16")}
-        a = {tensor("s", "m")}
-        Module.copy(x, a)
-        return a
+def _overruns(bad: Machine, twin: Machine) -> bool:
+    """The allocator refuses the program; the twin says what is wrong."""
+    return fails(bad, "allocate", floats(2000)) and fails(twin, "out of bounds", floats(2000))
 
-"""
-_CALLS = "y = Module.helper(x)\nreturn y"
+
+def _uses_what_was_killed(bad: Machine, twin: Machine) -> bool:
+    within = gives(bad, floats(8), floats(8)) and not runs(bad, floats(9))
+    return within and fails(twin, "out of bounds", floats(9))
+
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _dependent(
+    _bounded(
         "a kernel reads 8 elements, n declared to be at least 8",
-        _function(_EIGHT, upper={"n": 64}, lower={"n": 8}),
-        _function(_assert("n >= 8"), _EIGHT, upper={"n": 64}, lower={"n": 8}),
+        _UPPER(64) + _LOWER(8),
+        *(f"s = {storage('32')}", f"a = {tensor('s', '8')}", "Module.eight(x, a)", "return x"),
+        check="n >= 8",
+        verdict="runtime-check",
     ),
-    HostileProgram(
-        what="a branch that overruns its storage, and that the declared bound never takes",
-        module=_function(_BRANCH, upper={"n": 8}),
-        twin=_function(_assert("n <= 8"), _BRANCH, upper={"n": 8}),
-        rule="SYM401",
-        severity="warning",
+    _bounded(
+        "a branch that overruns its storage, and that the declared bound never takes",
+        _UPPER(8),
+        "if R.prim_value(n > 8):",
+        *(f"    s = {storage('16')}", f"    a = {tensor('s', '8')}", "    Module.ones(a)", "    y = x"),
+        *("else:", "    y = x", "return y"),
+        check="n <= 8",
     ),
-    HostileProgram(
-        what="a tensor is killed in a branch that the declared bound never takes, and used behind it",
-        module=_function(_KILLED, upper={"n": 8}),
-        twin=_function(_assert("n <= 8"), _KILLED, upper={"n": 8}),
-        rule="SYM401",
-        severity="warning",
-        shows=lambda bad, twin: (
-            gives(bad, floats(8), floats(8))
-            and not runs(bad, floats(9))
-            and fails(twin, "out of bounds", floats(9))
-        ),
+    _bounded(
+        "a tensor is killed in a branch that the declared bound never takes, and used behind it",
+        _UPPER(8),
+        *(f"s = {storage('n * 4')}", f"a = {tensor('s', 'n')}", "Module.copy(x, a)"),
+        *("if R.prim_value(n > 8):", "    _ = R.memory.kill_tensor(a)", "    y = x", "else:", "    y = x"),
+        'z = R.call_tir(Module.copy, (a,), out_ty=R.Tensor((n,), "float32"))',
+        "return z",
+        check="n <= 8",
+        shows=_uses_what_was_killed,
     ),
-    _dependent(
+    _bounded(
         "a callee has 16 bytes for m floats, its caller declares at most 4",
-        _function(_CALLS, before=_HELPER, upper={"n": 4}),
-        _function(_assert("n <= 4"), _CALLS, before=_HELPER, upper={"n": 4}),
-        _overrun(2000),
+        _UPPER(4),
+        *("y = Module.helper(x)", "return y"),
+        check="n <= 4",
+        before=function(
+            f"x: {_M}",
+            *(f"s = {storage('16')}", f"a = {tensor('s', 'm')}", "Module.copy(x, a)", "return a"),
+            result=_M,
+            name="helper",
+            how="pure=False, private=True",
+        ),
+        verdict="runtime-check",
+        shows=_overruns,
     ),
-    HostileProgram(
-        what="16 bytes for n floats, n declared to be at least 9: wrong even for callers who keep to that",
-        module=_function(_PLACED, upper={"n": 64}, lower={"n": 9}),
-        twin=_function(_PLACED.replace("[16]", "[n * 4]"), upper={"n": 64}, lower={"n": 9}),
+    _bounded(
+        "16 bytes for n floats, n declared to be at least 9: wrong even for callers who keep to that",
+        _UPPER(64) + _LOWER(9),
+        *(f"s = {storage('<<16|n * 4>>')}", f"a = {tensor('s', 'n')}", "Module.copy(x, a)", "return a"),
         rule="SYM101",
+        severity="error",
         verdict="runtime-check",
         counterexample={"n": 9},
     ),

@@ -2,233 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from tests.hostile.any_length import COPY, MODULE, ONES, PLUS, plus, storage, tensor
-from tests.hostile.machine import Array, Machine, fails, floats, gives
-from tests.hostile.program import HostileProgram
-
-_KERNELS = MODULE + ONES + COPY + PLUS
-
-
-def _told(good: list[Any], bad: list[Any] | None, *arguments: Array) -> Callable[[Machine, Machine], bool]:
-    """The twin gives `good`, and the program `bad`, or anything else where that is None."""
-
-    def shows(program: Machine, twin: Machine) -> bool:
-        wrong = gives(program, good if bad is None else bad, *arguments) is not (bad is None)
-        return gives(twin, good, *arguments) and wrong
-
-    return shows
-
-
-def _changed(
-    what: str, module: str, change: tuple[str, str], on_line: str | None = None, **more: Any
-) -> HostileProgram:
-    """A piece of the module is another one in its twin; some read finds what was written over."""
-    about = {"rule": "SYM203", "verdict": "always-invalid", **more}
-    return HostileProgram(what=what, module=module, twin=module.replace(*change), on_line=on_line, **about)
-
-
-_V16, _V = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")'
-
-_COPIES = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def helper(s: R.Object, x: {_V}) -> {_V}:
-        n = T.int64()
-        t = {tensor("s", "n")}
-        Module.copy(x, t)
-        y = {plus("t", "x", "n")}
-        return y
-
-"""
-
-
-_TOO_SMALL = f"""{_COPIES}    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        m = T.int64()
-        storage = {storage("64")}
-        z = Module.helper(storage, x)
-        return z
-"""
-
-
-_TUPLE = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def open(x: {_V16}) -> R.Tuple(R.Object, {_V16}, R.Object):
-        s = {storage("64")}
-        r = {storage("64")}
-        t = {tensor("s")}
-        Module.copy(x, t)
-        return (s, t, r)
-
-    @R.function(pure=False, private=True)
-    def write(pair: R.Tuple({_V16}, R.Object)) -> {_V16}:
-        s = pair[1]
-        t = {tensor("s")}
-        Module.ones(t)
-        y = {plus("t", "t")}
-        return y
-
-    @R.function(pure=False)
-    def main(x: {_V16}) -> {_V16}:
-        opened = Module.open(x)
-        s = opened[0]
-        t = opened[1]
-        pair = (t, s)
-        y = Module.write(pair)
-        z = {plus("t", "y")}
-        return z
-"""
-
-
-_RECURSION = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def descend(s: R.Object, x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
-        t = {tensor("s")}
-        Module.copy(x, t)
-        if more:
-            r = {plus("x", "x")}
-            deep = Module.descend(s, r, last, last)
-            y = {plus("t", "deep")}
-        else:
-            y = {plus("t", "t")}
-        return y
-
-    @R.function(pure=False)
-    def main(x: {_V16}, more: R.Tensor((), "bool"), last: R.Tensor((), "bool")) -> {_V16}:
-        storage = {storage("64")}
-        z = Module.descend(storage, x, more, last)
-        return z
-"""
-
-_RECURSION_TWIN = _RECURSION.replace(
-    f"""        t = {tensor("s")}
-        Module.copy(x, t)
-        if more:""",
-    f"""        fresh = {storage("64")}
-        t = {tensor("fresh")}
-        Module.copy(x, t)
-        if more:""",
-)
-
-# from the fifth call on a tensor lies where that of the first lies
-_DEEP = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def descend(s: R.Object, a: R.Shape(["k"]), x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
-        k = T.int64()
-        t = {tensor("s", offset="k % 5 * 64")}
-        Module.copy(x, t)
-        if more:
-            deep = Module.descend(s, R.shape([k + 1]), x, more)
-            y = {plus("t", "deep")}
-        else:
-            y = {plus("t", "t")}
-        return y
-
-    @R.function(pure=False)
-    def main(x: {_V16}, more: R.Tensor((), "bool")) -> {_V16}:
-        storage = {storage("320")}
-        z = Module.descend(storage, R.shape([0]), x, more)
-        return z
-"""
-
-_DEEP_TWIN = _DEEP.replace(
-    f"""        t = {tensor("s", offset="k % 5 * 64")}
-""",
-    f"""        fresh = {storage("320")}
-        t = {tensor("fresh", offset="k % 5 * 64")}
-""",
+from tests.hostile.machine import Machine, floats, gives, refused
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import (
+    COPY,
+    FLAG,
+    ONES,
+    PLUS,
+    SIXTEEN,
+    N,
+    function,
+    kernel,
+    module,
+    plus,
+    storage,
+    tensor,
 )
 
 
-_OPAQUE = f"""{_KERNELS}
-    @R.function(pure=False)
-    def main(x: {_V16}) -> {_V16}:
-        storage = {storage("128")}
-        spare = {storage("128")}
-        kept = {tensor("storage")}
-        Module.copy(x, kept)
-        gone = R.call_packed("library.scribble", storage, ty_args=(R.Tuple(),))
-        z = {plus("kept", "kept")}
-        return z
-"""
+def _called(name: str, parameters: str, *lines: str, result: str = SIXTEEN) -> str:
+    return function(parameters, *lines, result=result, name=name, how="pure=False, private=True")
 
-_AT_AN_OFFSET = f"""{_KERNELS}
-    @T.prim_func
-    def plain(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
-        for i in range(16):
-            out[i] = source[i]
 
-    @R.function(pure=False, private=True)
-    def pair(x: {_V16}) -> R.Tuple({_V16}, {_V16}):
-        s = {storage("128")}
-        a = {tensor("s")}
-        b = {tensor("s", offset="64")}
-        Module.copy(x, a)
-        Module.copy(x, b)
-        return (a, b)
+def _text(*functions: str) -> str:
+    return module(ONES, COPY, PLUS, *functions)
 
-    @R.function(pure=False)
-    def main(x: {_V16}) -> {_V16}:
-        both = Module.pair(x)
-        b = both[1]
-        y = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0))
-        Module.plain(b, y)
-        return y
-"""
+
+def _adds_ones(bad: Machine, twin: Machine) -> bool:
+    return gives(twin, [floats(16) + 2], floats(16)) and gives(bad, [[3.0] * 16], floats(16))
+
+
+def _either(name: str, deep: str) -> str:
+    """Where `more` holds t is added to what the inner call gives, elsewhere to itself."""
+    return f"""if more:
+    {deep}
+    y = {plus(name, "deep")}
+else:
+    y = {plus(name, name)}
+return y"""
 
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _changed(
+    hostile(
         "a callee places n floats on a storage of 64 bytes that it is handed",
-        _TOO_SMALL,
-        (storage("64"), storage("m * 4")),
-        "t = R.memory.alloc_tensor",
-        rule="SYM101",
+        "SYM101",
+        _text(
+            _called(
+                "helper",
+                f"s: R.Object, x: {N}",
+                *(f"t = {tensor('s', 'n')}", "Module.copy(x, t)", f"y = {plus('t', 'x', 'n')}", "return y"),
+                result=N,
+            ),
+            function(
+                'x: R.Tensor(("m",), "float32")',
+                *(f"storage = {storage('<<64|m * 4>>')}", "z = Module.helper(storage, x)", "return z"),
+                result='R.Tensor(("m",), "float32")',
+            ),
+        ),
         verdict="runtime-check",
         counterexample={"m": 17},
+        on_line="t = R.memory.alloc_tensor",
     ),
-    _changed(
+    hostile(
         "a storage comes out of a tuple, and goes into another one, to be written on",
-        _TUPLE,
-        ("s = opened[0]", "s = opened[2]"),
-        "Module.ones(t)",
-        shows=_told([floats(16) + 2], [[3.0] * 16], floats(16)),
+        "SYM203",
+        _text(
+            _called(
+                "open",
+                f"x: {SIXTEEN}",
+                *(f"s = {storage('64')}", f"r = {storage('64')}", f"t = {tensor('s')}"),
+                *("Module.copy(x, t)", "return (s, t, r)"),
+                result=f"R.Tuple(R.Object, {SIXTEEN}, R.Object)",
+            ),
+            _called(
+                "write",
+                f"pair: R.Tuple({SIXTEEN}, R.Object)",
+                *("s = pair[1]", f"t = {tensor('s')}", "Module.ones(t)", f"y = {plus('t', 't')}", "return y"),
+            ),
+            function(
+                f"x: {SIXTEEN}",
+                *("opened = Module.open(x)", "s = opened[<<0|2>>]", "t = opened[1]", "pair = (t, s)"),
+                *("y = Module.write(pair)", f"z = {plus('t', 'y')}", "return z"),
+                result=SIXTEEN,
+            ),
+        ),
+        verdict="always-invalid",
+        on_line="Module.ones(t)",
+        shows=_adds_ones,
     ),
-    HostileProgram(
-        what="each call of a recursion writes where its caller keeps what it reads afterwards",
-        module=_RECURSION,
-        twin=_RECURSION_TWIN,
-        rule="SYM203",
+    hostile(
+        "each call of a recursion writes where its caller keeps what it reads afterwards",
+        "SYM203",
+        _text(
+            _called(
+                "descend",
+                f"s: R.Object, x: {SIXTEEN}, more: {FLAG}, last: {FLAG}",
+                *(f"<<|fresh = {storage('64')}\n>>t = {tensor('<<s|fresh>>')}", "Module.copy(x, t)"),
+                _either("t", f"r = {plus('x', 'x')}\n    deep = Module.descend(s, r, last, last)"),
+            ),
+            function(
+                f"x: {SIXTEEN}, more: {FLAG}, last: {FLAG}",
+                *(f"storage = {storage('64')}", "z = Module.descend(storage, x, more, last)", "return z"),
+                result=SIXTEEN,
+            ),
+        ),
         verdict="always-invalid",
         on_line="Module.copy(x, t)",
         also=frozenset({"SYM904"}),
     ),
-    HostileProgram(
-        what="the sixth call of a recursion writes where the first one keeps what it reads afterwards",
-        module=_DEEP,
-        twin=_DEEP_TWIN,
-        rule="SYM904",
-        severity="warning",
-    ),
-    _changed(
-        "a packed function is given a storage, and may write anywhere on it",
-        _OPAQUE,
-        ('"library.scribble", storage', '"library.scribble", spare'),
-        verdict=None,
-        rule="SYM904",
-        severity="warning",
-    ),
-    _changed(
-        "a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
-        _AT_AN_OFFSET,
-        ("b = both[1]", "b = both[0]"),
-        "Module.plain(b, y)",
-        verdict=None,
-        rule="SYM303",
-        shows=lambda bad, twin: (
-            gives(twin, [floats(16)], floats(16)) and fails(bad, "byte_offset", floats(16))
+    # from the fifth call on a tensor lies where that of the first lies
+    hostile(
+        "the sixth call of a recursion writes where the first one keeps what it reads afterwards",
+        "SYM904",
+        _text(
+            _called(
+                "descend",
+                f's: R.Object, a: R.Shape(["k"]), x: {SIXTEEN}, more: {FLAG}',
+                f"<<|fresh = {storage('320')}\n>>t = {tensor('<<s|fresh>>', offset='k % 5 * 64')}",
+                "Module.copy(x, t)",
+                _either("t", "deep = Module.descend(s, R.shape([k + 1]), x, more)"),
+            ),
+            function(
+                f"x: {SIXTEEN}, more: {FLAG}",
+                *(f"storage = {storage('320')}", "z = Module.descend(storage, R.shape([0]), x, more)"),
+                "return z",
+                result=SIXTEEN,
+            ),
         ),
+        severity="warning",
+    ),
+    hostile(
+        "a packed function is given a storage, and may write anywhere on it",
+        "SYM904",
+        _text(
+            function(
+                f"x: {SIXTEEN}",
+                *(f"storage = {storage('128')}", f"spare = {storage('128')}", f"kept = {tensor('storage')}"),
+                "Module.copy(x, kept)",
+                'gone = R.call_packed("library.scribble", <<storage|spare>>, ty_args=(R.Tuple(),))',
+                *(f"z = {plus('kept', 'kept')}", "return z"),
+                result=SIXTEEN,
+            )
+        ),
+        severity="warning",
+    ),
+    hostile(
+        "a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
+        "SYM303",
+        _text(
+            kernel("plain", "for i in range(16):", "    b[i] = a[i]", a="16", b="16"),
+            _called(
+                "pair",
+                f"x: {SIXTEEN}",
+                *(f"s = {storage('128')}", f"a = {tensor('s')}", f"b = {tensor('s', offset='64')}"),
+                *("Module.copy(x, a)", "Module.copy(x, b)", "return (a, b)"),
+                result=f"R.Tuple({SIXTEEN}, {SIXTEEN})",
+            ),
+            function(
+                f"x: {SIXTEEN}",
+                *("both = Module.pair(x)", "b = both[<<1|0>>]"),
+                'y = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0))',
+                *("Module.plain(b, y)", "return y"),
+                result=SIXTEEN,
+            ),
+        ),
+        on_line="Module.plain(b, y)",
+        shows=refused("byte_offset", [floats(16)], floats(16)),
     ),
 )

@@ -9,30 +9,19 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tests.hostile.any_length import COPY, MODULE, PLUS, storage, tensor
 from tests.hostile.machine import Machine, fails
-from tests.hostile.program import HostileProgram
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import COPY, PLUS, VECTOR, N, function, kernel, module, storage, tensor
 
 __all__ = ["PROGRAMS"]
 
-_AT_MOST_FOUR = """
-    @T.prim_func(s_tir=True)
-    def at_most_four(source: T.handle, out: T.handle):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32")
-        b = T.match_buffer(out, (k,), "float32")
-        with T.sblock("root"):
-            assert k <= 4, "too many"
-            for i in range(k):
-                b[i] = a[i]
-"""
-_CHECK = """
-    @T.prim_func
-    def check(source: T.handle):
-        k = T.int64()
-        a = T.match_buffer(source, (k,), "float32")
-        assert k <= 4, "too many"
-"""
+_AT_MOST_FOUR = kernel(
+    "at_most_four",
+    *('with T.sblock("root"):', '    assert n <= 4, "too many"', f"    {VECTOR}", "        b[i] = a[i]"),
+    a="n",
+    b="n",
+).replace("T.prim_func", "T.prim_func(s_tir=True)")
+_CHECK = kernel("check", 'assert n <= 4, "too many"', a="n")
 
 
 class _Targeted(Machine):
@@ -45,31 +34,26 @@ class _Targeted(Machine):
             return relax.build(self.module, target, relax_pipeline=relax.get_default_pipeline(target))
 
 
-def _module(kernel: str, *lines: str, result: str) -> str:
-    floats = 'R.Tensor(("n",), "float32")'
-    body = "\n".join(f"        {line}" for line in (*lines, "Module.copy(x, t)", f"return {result}"))
-    params = f'x: {floats}, y: R.Tensor(("m",), "float32")'
-    head = f"    @R.function(pure=False)\n    def main({params}) -> {floats}:\n"
-    return f"{MODULE}{kernel}{COPY}\n{head}        n = T.int64()\n        m = T.int64()\n{body}\n"
+def _overruns(bad: Machine, twin: Machine) -> bool:
+    long, short = np.zeros(2000, "float32"), np.zeros(4, "float32")
+    refused = fails(_Targeted(bad.module), "attempted to allocate", long, short)
+    return refused and not fails(_Targeted(twin.module), "attempted to allocate", long, short)
 
 
-def _program(what: str, kernel: str, call: str, size: str, kept: str = "") -> HostileProgram:
-    """The twin returns the result `z` of the call, or makes it as `kept` says."""
-    lines = f"s = {storage(size)}", f"t = {tensor('s', 'n')}"
-
-    def overruns(bad: Machine, twin: Machine) -> bool:
-        long, short = np.zeros(2000, "float32"), np.zeros(4, "float32")
-        refused = fails(_Targeted(bad.module), "attempted to allocate", long, short)
-        return refused and not fails(_Targeted(twin.module), "attempted to allocate", long, short)
-
-    return HostileProgram(
-        what=what,
-        module=_module(kernel, call, *lines, result="t"),
-        twin=_module(kernel, kept or call, *lines, result="t" if kept else "z"),
-        rule="SYM101",
+def _program(what: str, kernel: str, call: str, size: str, *, result: str = "<<t|z>>") -> HostileProgram:
+    """The twin returns the result `z` of the call, or makes another one."""
+    main = function(
+        f'x: {N}, y: R.Tensor(("m",), "float32")',
+        *(call, f"s = {storage(size)}", f"t = {tensor('s', 'n')}", "Module.copy(x, t)", f"return {result}"),
+        result=N,
+    )
+    return hostile(
+        what,
+        "SYM101",
+        module(kernel, COPY, main),
         verdict="runtime-check",
         on_line="t = R.memory.alloc_tensor",
-        shows=overruns,
+        shows=_overruns,
     )
 
 
@@ -91,8 +75,8 @@ PROGRAMS = (
     _program(
         "a kernel that asserts n <= 4 and stores nothing is called",
         _CHECK,
-        "Module.check(x)",
+        '<<Module.check(x)|R.assert_op(n <= 4, format="too many")>>',
         "16",
-        'R.assert_op(n <= 4, format="too many")',
+        result="t",
     ),
 )

@@ -7,28 +7,11 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tests.hostile.four_floats import MAIN, PURE, TWO, body, inplace, module
-from tests.hostile.machine import Machine, floats, gives
-from tests.hostile.program import HostileProgram
+from tests.hostile.machine import Machine, Shows, differs, floats
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import FOUR, four_floats, inplace
 
 _X = floats(4)
-
-
-def _stale(what: str, bad: str, twin: str, **more: Any) -> HostileProgram:
-    """`meant` and `given` are what the program and its twin would give if in-place calls made new memory."""
-    meant, given, others = more.pop("meant", None), more.pop("given", None), more.pop("others", ())
-
-    def shows(one: Machine, other: Machine) -> bool:
-        tvm.register_global_func("hostile.add_one", _add_one, override=True)
-        return not gives(one, meant, _X, *others) and gives(other, given, _X, *others)
-
-    return HostileProgram(
-        **{"shows": None if meant is None else shows, **more},
-        what=what,
-        module=bad,
-        twin=twin,
-        rule="SYM210",
-    )
 
 
 def _add_one(tensor: Any) -> Any:
@@ -36,49 +19,50 @@ def _add_one(tensor: Any) -> Any:
     return tensor
 
 
-def _pair(head: str, *lines: str, bad: str, twin: str) -> tuple[str, str]:
-    """The bodies with `bad` and `twin` in place of `@`."""
-    return body(head, *(x.replace("@", bad) for x in lines)), body(
-        head, *(x.replace("@", twin) for x in lines)
-    )
+def _shown(given: Any) -> Shows:
+    """If in-place calls made new memory, the program would give ones, and its twin what is `given`."""
+
+    def shows(bad: Machine, twin: Machine) -> bool:
+        tvm.register_global_func("hostile.add_one", _add_one, override=True)
+        return differs(np.ones(4), given, _X)(bad, twin)
+
+    return shows
 
 
-_MORE = f"more = {inplace('add_one', 'n')}"
-_FILLED = body(MAIN, "n = R.negative(x)", _MORE, "Module.fill(n)", "y = R.add(more, x)", "return y")
-_FILLED_LAST = body(MAIN, "n = R.negative(x)", _MORE, "y = R.add(more, x)", "Module.fill(n)", "return y")
-_PACKED = _pair(
-    PURE,
-    "n = R.negative(x)",
-    'more = R.call_inplace_packed("hostile.add_one", n, inplace_indices=[0], '
-    'ty_args=(R.Tensor((4,), "float32"),))',
-    "y = R.subtract(more, @)",
-    "return y",
-    bad="n",
-    twin="x",
-)
-_SHARED = body(TWO, "n = R.negative(x)", f"both = {inplace('two', 'n', '0, 0', 2)}", "return both")
-_APART = body(TWO, "n = R.negative(x)", f"both = {inplace('add_to', 'n, x', '0, 1', 2)}", "return both")
+_PACKED = f'R.call_inplace_packed("hostile.add_one", n, inplace_indices=[0], ty_args=({FOUR},))'
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _stale(
+    hostile(
         "the operand is filled by its old name while the result is still needed",
-        module(_FILLED),
-        module(_FILLED_LAST),
-        meant=np.ones(4),
-        given=np.ones(4),
+        "SYM210",
+        four_floats(
+            "n = R.negative(x)",
+            f"more = {inplace('add_one', 'n')}",
+            "<<Module.fill(n)\n|>>y = R.add(more, x)<<|\nModule.fill(n)>>",
+            "return y",
+        ),
         on_line="Module.fill(n)",
+        shows=_shown(np.ones(4)),
     ),
-    _stale(
+    hostile(
         "R.call_inplace_packed overwrites what is read behind it",
-        *map(module, _PACKED),
-        meant=np.ones(4),
-        given=1 - 2 * _X,
+        "SYM210",
+        four_floats(
+            "n = R.negative(x)", f"more = {_PACKED}", "y = R.subtract(more, <<n|x>>)", "return y", how=""
+        ),
         on_line="R.subtract(more, n)",
+        shows=_shown(1 - 2 * _X),
     ),
-    _stale(
+    hostile(
         "two results are to lie in one operand, which TVM's check of well-formed modules refuses",
-        module(_SHARED).replace("@I.ir_module", "@I.ir_module(check_well_formed=False)"),
-        module(_APART),
+        "SYM210",
+        four_floats(
+            "n = R.negative(x)",
+            f"both = <<{inplace('two', 'n', '0, 0', 2)}|{inplace('add_to', 'n, x', '0, 1', 2)}>>",
+            "return both",
+            result=f"R.Tuple({FOUR}, {FOUR})",
+            how="",
+        ).replace("@I.ir_module", "@I.ir_module<<(check_well_formed=False)|>>"),
         on_line="R.call_tir_inplace",
     ),
 )

@@ -2,72 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tvm
 
-from tests.hostile.four_floats import IF, MAIN, body, module, packed
 from tests.hostile.machine import Machine, floats, gives
-from tests.hostile.program import HostileProgram
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import FLAG, four_floats, packed, storage, tensor
 
-_STORAGE = 's = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))'
-_KEEP = "_ = " + packed("hostile.keep", "a", "R.Tuple")
-_GET = "y = " + packed("hostile.get", "", 'R.Tensor((4,), "float32")').replace('", ,', '",')
-_B = "b = R.memory.ensure_zero_offset(placed)"
-_X = floats(4)
+_GET = "y = " + packed("hostile.get", "").replace('", ,', '",')
+_FILL = "Module.fill(b)"
 
 
-def _tensor(name: str, offset: int) -> str:
-    return f'{name} = R.memory.alloc_tensor(s, R.prim_value({offset}), R.shape([4]), R.dtype("float32"))'
-
-
-def _in_state(bad: Machine, twin: Machine, *others: Any) -> bool:
+def _handed_out(*others: Any) -> Callable[[Machine, Machine], bool]:
     """What was kept is x; the program hands out something else."""
-    kept: list[Any] = []
-    tvm.register_global_func("hostile.keep", kept.append, override=True)
-    tvm.register_global_func("hostile.get", lambda: kept[-1], override=True)
-    return not gives(bad, _X, _X, *others) and gives(twin, _X, _X, *others)
+
+    def shows(bad: Machine, twin: Machine) -> bool:
+        kept: list[Any] = []
+        tvm.register_global_func("hostile.keep", kept.append, override=True)
+        tvm.register_global_func("hostile.get", lambda: kept[-1], override=True)
+        x = floats(4)
+        return not gives(bad, x, x, *others) and gives(twin, x, x, *others)
+
+    return shows
 
 
-def _lines(offset: int) -> tuple[str, ...]:
-    return (_STORAGE, _tensor("a", 0), "Module.copy(x, a)", _KEEP, _tensor("placed", offset), _B)
+def _kept(
+    what: str, offset: str, *lines: str, more: str = "", others: tuple[Any, ...] = ()
+) -> HostileProgram:
+    text = four_floats(
+        f"s = {storage('256')}",
+        f"a = {tensor('s', '4')}",
+        "Module.copy(x, a)",
+        "_ = " + packed("hostile.keep", "a", "R.Tuple"),
+        f"placed = {tensor('s', '4', offset)}",
+        "b = R.memory.ensure_zero_offset(placed)",
+        *lines,
+        more=more,
+    )
+    shows = _handed_out(*others)
+    return hostile(what, "SYM904", text, severity="warning", on_line="hostile.keep", shows=shows)
 
-
-_BRANCHED = (
-    "if yes:",
-    "    Module.fill(b)",
-    '    z: R.Tensor((4,), "float32") = x',
-    "else:",
-    '    z: R.Tensor((4,), "float32") = x',
-)
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    HostileProgram(
-        what="a packed function keeps a tensor, its storage is used again, another hands the tensor out",
-        module=module(body(MAIN, *_lines(0), "Module.fill(b)", _GET, "return y")),
-        twin=module(body(MAIN, *_lines(64), "Module.fill(b)", _GET, "return y")),
-        rule="SYM904",
-        severity="warning",
-        on_line="hostile.keep",
-        shows=_in_state,
+    _kept(
+        "a packed function keeps a tensor, its storage is used again, another hands the tensor out",
+        "<<0|64>>",
+        *(_FILL, _GET, "return y"),
     ),
-    HostileProgram(
-        what="the storage is used again before the kept tensor is handed out, or behind that",
-        module=module(body(MAIN, *_lines(0), "Module.fill(b)", _GET, "z = R.add(y, x)", "return y")),
-        twin=module(body(MAIN, *_lines(0), _GET, "z = R.add(y, x)", "Module.fill(b)", "return x")),
-        rule="SYM904",
-        severity="warning",
-        on_line="hostile.keep",
-        shows=_in_state,
+    _kept(
+        "the storage is used again before the kept tensor is handed out, or behind that",
+        "0",
+        *(f"<<{_FILL}\n|>>{_GET}\nz = R.add(y, x)", f"<<return y|{_FILL}\nreturn x>>"),
     ),
-    HostileProgram(
-        what="one branch uses the storage of a kept tensor again",
-        module=module(body(IF, *_lines(0), *_BRANCHED, _GET, "return y")),
-        twin=module(body(IF, *_lines(64), *_BRANCHED, _GET, "return y")),
-        rule="SYM904",
-        severity="warning",
-        on_line="hostile.keep",
-        shows=lambda bad, twin: _in_state(bad, twin, np.array(True)),
+    _kept(
+        "one branch uses the storage of a kept tensor again",
+        "<<0|64>>",
+        *("if yes:", f"    {_FILL}", '    z: R.Tensor((4,), "float32") = x'),
+        *("else:", '    z: R.Tensor((4,), "float32") = x', _GET, "return y"),
+        more=f", yes: {FLAG}",
+        others=(np.array(True),),
     ),
 )

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-from tests.hostile.machine import Machine, fails, floats, gives
-from tests.hostile.program import HostileProgram
+from tests.hostile.machine import Machine, Shows, differs, fails, floats
+from tests.hostile.program import HostileProgram, hostile
+from tests.hostile.texts import VECTOR, kernel, module
 
-_TEXT = """@I.ir_module
-class Module:
-    @T.prim_func
-    def double(a: T.handle, b: T.handle):
-        n = T.int64()
-        source = T.match_buffer(a, (n,), "float32")
-        out = T.match_buffer(b, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
-        for i in range(n):
-            out[i] = source[i] + source[i]
-
-    @T.prim_func
-    def triple(a: T.handle, b: T.handle):
-        n = T.int64()
-        source = T.match_buffer(a, (n,), "float32")
-        out = T.match_buffer(b, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
-        for i in range(n):
-            out[i] = source[i] * T.float32(3)
-
-    @T.prim_func
-    def add(a: T.handle, b: T.handle, c: T.handle):
-        n = T.int64()
-        left = T.match_buffer(a, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
-        right = T.match_buffer(b, (n,), "float32", elem_offset=T.int64(), offset_factor=16)
-        out = T.match_buffer(c, (n,), "float32")
-        for i in range(n):
-            out[i] = left[i] + right[i]
-
+_TEXT = module(
+    kernel("double", VECTOR, "    b[i] = a[i] + a[i]", a="n", b="n", anywhere="b"),
+    kernel("triple", VECTOR, "    b[i] = a[i] * T.float32(3)", a="n", b="n", anywhere="b"),
+    kernel("add", VECTOR, "    c[i] = a[i] + b[i]", a="n", b="n", c="n", anywhere="ab"),
+    """
     @T.prim_func
     def sizes(H: T.Buffer((T.int64(6),), "int64")):
         T.func_attr({"tirx.is_host_func": True})
@@ -72,16 +51,8 @@ class Module:
         c = R.vm.alloc_tensor(t, R.prim_value(0), one, R.dtype("float32"))
         _6 = cls.add(a, b, c)
         return c
-"""
-
-
-def _with(*changes: tuple[str, str]) -> str:
-    """The module with each text replaced by another; each must be there once."""
-    text = _TEXT
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text
+""",
+)
 
 
 def _packed(var: str, name: str, arguments: str, result: str = "R.Tuple") -> str:
@@ -93,137 +64,114 @@ _MATCH_Y = _packed("_2", "match_shape", 'y, heap, 1, 1, 1, R.str("")')
 _SIZES = "        _3 = cls.sizes(heap)\n"
 _OFFSET = '"vm.builtin.make_prim_value", heap, 1, 2, ty_args=(R.Prim("int64"),)\n        )'
 _CALLED = '"vm.builtin.make_prim_value", heap, 1, 0, ty_args=(R.Prim("int64"),)\n        )\n'
-_COMPUTED = (
-    (_OFFSET, f'{_CALLED}        behind: R.Prim("int64") = cls.middle(at)'),
-    ("alloc_tensor(s, at,", "alloc_tensor(s, behind,"),
-)
 _END = "        H[T.int64(4)] = H[T.int64(0)] * T.int64(4)\n"
-_OF_M = ("cls.double(x, a)", "cls.double(y, a)")
-_FLAG = ('y: R.Tensor(("m",), "float32")', 'y: R.Tensor(("m",), "float32"), flag: R.Tensor((), "bool")')
+_FLAG = 'y: R.Tensor(("m",), "float32")'
 _CAST = """        n = T.int64()
         z = R.match_cast(y, R.Tensor((n,), "float32"))
-        _4 = cls.double(z, a)"""
-_CHOSEN = "        if flag:\n            u = cls.sizes(heap)\n        else:\n            u = {}\n"
+"""
+_CHOSEN = "        if flag:\n            u = cls.sizes(heap)\n        else:\n            u = {}\n".format
 
 
-def _wrong(bad: Machine, twin: Machine) -> bool:
-    """The result is 2 * x + 3 * x, and something else where the two parts share memory."""
-    given = floats(6), floats(2)
-    return gives(twin, 5 * floats(6), *given) and not gives(bad, 5 * floats(6), *given)
-
-
-def _stops(words: str, width: int = 2) -> Callable[[Machine, Machine], bool]:
+def _stops(words: str) -> Shows:
     def shows(bad: Machine, twin: Machine) -> bool:
         twin.run(floats(6), floats(6))
-        return fails(bad, words, floats(6), floats(width))
+        return fails(bad, words, floats(6), floats(2))
 
     return shows
 
 
+def _late(what: str, rule: str, *changes: tuple[str, str], **more: Any) -> HostileProgram:
+    """The module with each text replaced by another; each must be there once."""
+    text = _TEXT
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return hostile(what, rule, text, **more)
+
+
 PROGRAMS: tuple[HostileProgram, ...] = (
-    HostileProgram(
-        what="the function that computes slots counts the last tensor half",
-        module=_with(("+ H[T.int64(0)] * T.int64(4)", "+ H[T.int64(0)] * T.int64(2)")),
-        twin=_TEXT,
-        rule="SYM101",
+    _late(
+        "the function that computes slots counts the last tensor half",
+        "SYM101",
+        ("+ H[T.int64(0)] * T.int64(4)", "+ H[T.int64(0)] * T.int64(<<2|4>>)"),
         on_line="b = R.vm.alloc_tensor",
         counterexample={"n": 1},
     ),
-    HostileProgram(
-        what="the size of the storage is taken from the slot that holds an offset",
-        module=_with(("heap, 1, 1, 3, ty", "heap, 1, 1, 2, ty")),
-        twin=_TEXT,
-        rule="SYM101",
+    _late(
+        "the size of the storage is taken from the slot that holds an offset",
+        "SYM101",
+        ("heap, 1, 1, 3, ty", "heap, 1, 1, <<2|3>>, ty"),
         on_line="b = R.vm.alloc_tensor",
     ),
-    HostileProgram(
-        what="the call that computes slots is missing",
-        module=_with((_SIZES, "")),
-        twin=_TEXT,
-        rule="SYM208",
+    _late(
+        "the call that computes slots is missing", "SYM208", (_SIZES, f"<<|{_SIZES}>>"), on_line="make_shape"
+    ),
+    _late(
+        "slots are computed before what they are computed from is there",
+        "SYM208",
+        (_MATCH_X, f"<<{_SIZES}|>>{_MATCH_X}"),
+        ("\n" + _MATCH_Y + _SIZES, f"\n{_MATCH_Y}<<|{_SIZES}>>"),
         on_line="make_shape",
     ),
-    HostileProgram(
-        what="slots are computed before what they are computed from is there",
-        module=_with((_MATCH_X, _SIZES + _MATCH_X), ("\n" + _MATCH_Y + _SIZES, "\n" + _MATCH_Y)),
-        twin=_TEXT,
-        rule="SYM208",
-        on_line="make_shape",
-    ),
-    HostileProgram(
-        what="only one branch computes the slots",
-        module=_with(
-            _FLAG,
-            (
-                _SIZES,
-                _CHOSEN.format("R.tuple()"),
-            ),
-        ),
-        twin=_with(
-            _FLAG,
-            (
-                _SIZES,
-                _CHOSEN.format("cls.sizes(heap)"),
-            ),
-        ),
-        rule="SYM904",
+    _late(
+        "only one branch computes the slots",
+        "SYM904",
+        (_FLAG, _FLAG + ', flag: R.Tensor((), "bool")'),
+        (_SIZES, _CHOSEN("<<R.tuple()|cls.sizes(heap)>>")),
         severity="warning",
         on_line="make_shape",
     ),
-    HostileProgram(
-        what="the function that computes slots overwrites the one that it starts from",
-        module=_with((_END, f"{_END}        H[T.int64(0)] = H[T.int64(0)] - T.int64(1)\n")),
-        twin=_with((_END, f"{_END}        H[T.int64(5)] = H[T.int64(0)] - T.int64(1)\n")),
-        rule="SYM303",
+    _late(
+        "the function that computes slots overwrites the one that it starts from",
+        "SYM303",
+        (_END, f"{_END}        H[T.int64(<<0|5>>)] = H[T.int64(0)] - T.int64(1)\n"),
         on_line="cls.double",
         shows=_stops("Mismatched out.shape[0]"),
     ),
-    HostileProgram(
-        what="the function that computes the offset rounds down",
-        module=_with(*_COMPUTED, ("return (n + T.int64(15)) // T.int64(16)", "return n // T.int64(16)")),
-        twin=_with(*_COMPUTED),
-        rule="SYM203",
+    _late(
+        "the function that computes the offset rounds down",
+        "SYM203",
+        (_OFFSET, f'{_CALLED}        behind: R.Prim("int64") = cls.middle(at)'),
+        ("alloc_tensor(s, at,", "alloc_tensor(s, behind,"),
+        ("return (n + T.int64(15)) // T.int64(16)", "return <<n|(n + T.int64(15))>> // T.int64(16)"),
         on_line="cls.triple",
         counterexample={"n": 1},
-        shows=_wrong,
+        shows=differs(5 * floats(6), 5 * floats(6), floats(6), floats(2)),
     ),
-    HostileProgram(
-        what="the heap has fewer slots than the function that computes them wants",
-        module=_with(("(R.prim_value(6),)", "(R.prim_value(4),)")),
-        twin=_TEXT,
-        rule="SYM303",
+    _late(
+        "the heap has fewer slots than the function that computes them wants",
+        "SYM303",
+        ("(R.prim_value(6),)", "(R.prim_value(<<4|6>>),)"),
         also=frozenset({"SYM307"}),
         on_line="cls.sizes",
         shows=_stops("Invalid H.shape[0]"),
     ),
-    HostileProgram(
-        what="an extent is put behind the last slot of the heap, into other memory",
-        module=_with(("y, heap, 1, 1, 1", "y, heap, 1, 1, 6")),
-        twin=_with(("y, heap, 1, 1, 1", "y, heap, 1, 1, 5")),
-        rule="SYM306",
+    _late(
+        "an extent is put behind the last slot of the heap, into other memory",
+        "SYM306",
+        ("y, heap, 1, 1, 1", "y, heap, 1, 1, <<6|5>>"),
         on_line="match_shape",
     ),
-    HostileProgram(
-        what="an extent is taken from behind the last slot of the heap, which is other memory",
-        module=_with(("heap, 1, 1, 4, ty", "heap, 1, 1, 6, ty")),
-        twin=_TEXT,
-        rule="SYM307",
+    _late(
+        "an extent is taken from behind the last slot of the heap, which is other memory",
+        "SYM307",
+        ("heap, 1, 1, 4, ty", "heap, 1, 1, <<6|4>>, ty"),
         on_line="make_shape",
     ),
-    HostileProgram(
-        what="the call that would compare two extents stores one of them",
-        module=_with(_OF_M),
-        twin=_with(_OF_M, ("y, heap, 1, 1, 1", "y, heap, 1, 3, 0")),
-        rule="SYM303",
+    _late(
+        "the call that would compare two extents stores one of them",
+        "SYM303",
+        ("cls.double(x, a)", "cls.double(y, a)"),
+        ("y, heap, 1, 1, 1", "y, heap, 1, <<1, 1|3, 0>>"),
         severity="warning",
         on_line="cls.double",
         shows=_stops("Mismatched out.shape[0]"),
     ),
-    HostileProgram(
-        what="behind VMShapeLower a match_cast compares nothing: what does is missing",
-        module=_with(("        _4 = cls.double(x, a)", _CAST)),
-        twin=_with(("        _4 = cls.double(x, a)", _CAST), ("y, heap, 1, 1, 1", "y, heap, 1, 3, 0")),
-        rule="SYM303",
+    _late(
+        "behind VMShapeLower a match_cast compares nothing: what does is missing",
+        "SYM303",
+        ("        _4 = cls.double(x, a)", f"{_CAST}        _4 = cls.double(z, a)"),
+        ("y, heap, 1, 1, 1", "y, heap, 1, <<1, 1|3, 0>>"),
         severity="warning",
         on_line="cls.double",
         shows=_stops("Mismatched out.shape[0]"),

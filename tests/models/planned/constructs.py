@@ -1,6 +1,6 @@
 """What programs are made of, one construct a model: in-place kernels, views, casts, calls, branches."""
 
-# ruff: noqa: N801, N805, RET504
+# ruff: noqa: N801, N805, SIM108
 from __future__ import annotations
 
 from tvm.script import ir as I  # noqa: N812
@@ -29,14 +29,10 @@ class match_cast:
         mask: R.Tensor(("t", 64), "float32"),
     ) -> R.Tensor(("t", 64), "float32"):
         t = T.int64()
-        e = R.exp(new)
-        both = R.concat([cache, e], axis=0)
+        both = R.concat([cache, R.exp(new)], axis=0)
         whole = R.match_cast(both, R.Tensor((t, 64), "float32"))
-        scores = R.multiply(whole, whole)
-        masked = R.add(scores, mask)
-        f = R.exp(masked)
-        y = R.add(f, whole)
-        return y
+        f = R.exp(R.add(R.multiply(whole, whole), mask))
+        return R.add(f, whole)
 
 
 @case(_ROWS)
@@ -48,11 +44,9 @@ class argsort:
     def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
         with R.dataflow():
             e = R.exp(x)
-            keys = R.sum(e, axis=1)
-            order = R.argsort(keys, axis=0, descending=True, dtype="int64")
+            order = R.argsort(R.sum(e, axis=1), axis=0, descending=True, dtype="int64")
             sorted_rows = R.take(e, order, axis=0, mode="clip")
-            f = R.multiply(sorted_rows, sorted_rows)
-            y = R.add(f, sorted_rows)
+            y = R.add(R.multiply(sorted_rows, sorted_rows), sorted_rows)
             R.output(y)
         return y
 
@@ -67,14 +61,10 @@ class two_devices:
     @R.function
     def main(x: R.Tensor(("n", 64), "float32", "llvm:0")) -> R.Tensor(("n", 64), "float32", "llvm:1"):
         a = R.exp(x)
-        b = R.multiply(a, a)
-        c = R.add(b, a)
-        d = R.to_vdevice(c, "llvm:1")
+        d = R.to_vdevice(R.add(R.multiply(a, a), a), "llvm:1")
         e = R.exp(d)
         f = R.multiply(e, d)
-        g = R.add(f, e)
-        y = R.multiply(g, f)
-        return y
+        return R.multiply(R.add(f, e), f)
 
 
 case(_ROWS, name="tuples")(zoo_tuples.nested_tuples)
@@ -101,16 +91,11 @@ class branches:
         s = R.add(x, x)
         if c:
             a = R.concat([s, x], axis=1)
-            b = R.multiply(a, a)
-            e = R.exp(b)
-            y = R.strided_slice(e, axes=[1], begin=[32], end=[96])
+            y = R.strided_slice(R.exp(R.multiply(a, a)), axes=[1], begin=[32], end=[96])
         else:
             d = R.multiply(s, x)
-            f = R.exp(d)
-            g = R.add(f, d)
-            y = R.multiply(g, s)
-        z = R.add(y, x)
-        return z
+            y = R.multiply(R.add(R.exp(d), d), s)
+        return R.add(y, x)
 
 
 @case(_ROWS, paths=("c", "d"), theirs=_SEGFAULT)
@@ -127,20 +112,14 @@ class nested_branches:
         if c:
             a = R.multiply(s, x)
             if d:
-                b = R.exp(a)
-                g = R.multiply(b, a)
-                y1 = R.add(g, t)
+                y1 = R.add(R.multiply(R.exp(a), a), t)
             else:
-                h = R.add(a, t)
-                y1 = R.multiply(h, a)
+                y1 = R.multiply(R.add(a, t), a)
             y = R.add(y1, s)
         else:
             e = R.exp(t)
-            f = R.multiply(e, s)
-            y = R.add(f, e)
-        z = R.multiply(y, t)
-        w = R.add(z, y)
-        return w
+            y = R.add(R.multiply(e, s), e)
+        return R.add(R.multiply(y, t), y)
 
 
 @case(_ROWS, paths=("c",), theirs=_SEGFAULT)
@@ -155,19 +134,15 @@ class computed_condition:
         d = R.logical_not(c)
         if d:
             a = R.multiply(t, s)
-            e = R.logical_not(d)
-            f = R.logical_or(e, c)
+            f = R.logical_or(R.logical_not(d), c)
             if f:
                 y1 = R.add(a, t)
             else:
-                g = R.exp(a)
-                y1 = R.multiply(g, a)
+                y1 = R.multiply(R.exp(a), a)
             y = R.add(y1, s)
         else:
-            b = R.multiply(t, t)
-            y = R.add(b, s)
-        z = R.multiply(y, t)
-        return z
+            y = R.add(R.multiply(t, t), s)
+        return R.multiply(y, t)
 
 
 case(_ROWS, name="callee")(control.subroutines)
@@ -189,23 +164,19 @@ class returned_on_one_path:
             a = R.add(s, x)
             b = R.multiply(a, s)
             if d:
-                e = R.concat([a, b], axis=1)
-                f = R.exp(e)
+                f = R.exp(R.concat([a, b], axis=1))
                 g = R.strided_slice(f, axes=[1], begin=[0], end=[64])
                 y1 = (g, a)
             else:
                 y1 = (b, s)
             p = y1[0]
-            q = y1[1]
-            t = R.multiply(p, q)
+            t = R.multiply(p, y1[1])
             y = (t, p)
         else:
             y = (s, s)
         u = y[0]
         w = y[1]
-        z = R.add(u, w)
-        k = R.tanh(z)
-        r = R.add(k, u)
+        r = R.add(R.tanh(R.add(u, w)), u)
         return (r, w)
 
 
@@ -219,8 +190,7 @@ class outer_returned:
         s = R.exp(x)
         t = R.add(s, x)
         if c:
-            a = R.concat([s, t], axis=1)
-            b = R.exp(a)
+            b = R.exp(R.concat([s, t], axis=1))
             y = R.strided_slice(b, axes=[1], begin=[0], end=[64])
         else:
             y = s
@@ -244,11 +214,8 @@ class rows_of_a_branch:
             y = R.match_cast(b, R.Tensor(ndim=2, dtype="float32"))
         z = R.match_cast(y, R.Tensor((k, 64), "float32"))
         e = R.exp(z)
-        f = R.multiply(e, z)
-        g = R.add(f, e)
-        h = R.sum(g, axis=[0])
-        r = R.add(s, h)
-        return r
+        h = R.sum(R.add(R.multiply(e, z), e), axis=[0])
+        return R.add(s, h)
 
 
 @case(_ROWS, paths=("c", "d"), theirs=_SEGFAULT)
@@ -266,11 +233,8 @@ class two_in_a_row:
             y = s
         t = R.tanh(y)
         if d:
-            b = R.concat([t, y], axis=1)
-            e = R.exp(b)
-            z = R.sum(e, axis=[1], keepdims=True)
+            z = R.sum(R.exp(R.concat([t, y], axis=1)), axis=[1], keepdims=True)
         else:
             z = R.sum(t, axis=[1], keepdims=True)
-        u = R.add(z, t)
-        w = R.exp(u)
+        w = R.exp(R.add(z, t))
         return (w, y)

@@ -1,6 +1,6 @@
 """Branches, functions that call each other, recursion."""
 
-# ruff: noqa: N801, N805, RET504, SIM108
+# ruff: noqa: N801, N805, SIM108
 from __future__ import annotations
 
 from tvm.script import relax as R  # noqa: N812
@@ -21,12 +21,10 @@ class branches:
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         if c:
             a = R.add(x, x)
-            b = R.multiply(a, a)
-            y = R.add(b, x)
+            y = R.add(R.multiply(a, a), x)
         else:
             d = R.multiply(x, x)
-            e = R.add(d, x)
-            y = R.multiply(e, d)
+            y = R.multiply(R.add(d, x), d)
         return y
 
 
@@ -39,12 +37,10 @@ class branch_then_only:
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         a = R.multiply(x, x)
         if c:
-            b = R.exp(a)
-            y = R.add(b, x)
+            y = R.add(R.exp(a), x)
         else:
             y = a
-        z = R.add(y, x)
-        return z
+        return R.add(y, x)
 
 
 @model()
@@ -55,11 +51,9 @@ class branches_of_different_size:
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")) -> R.Tensor((8,), "float32"):
         if c:
-            a = R.concat([x, x], axis=0)
-            y = R.sum(a, axis=0)
+            y = R.sum(R.concat([x, x], axis=0), axis=0)
         else:
-            b = R.concat([x, x, x], axis=0)
-            y = R.max(b, axis=0)
+            y = R.max(R.concat([x, x, x], axis=0), axis=0)
         return y
 
 
@@ -76,14 +70,12 @@ class nested_branches:
         if c:
             a = R.multiply(s, x)
             if d:
-                b = R.exp(a)
-                y1 = R.add(b, x)
+                y1 = R.add(R.exp(a), x)
             else:
                 y1 = R.add(a, x)
             y = y1
         else:
-            e = R.exp(s)
-            y = R.multiply(e, s)
+            y = R.multiply(R.exp(s), s)
         return y
 
 
@@ -96,11 +88,9 @@ class branch_on_shape:
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         n = T.int64()
         if R.prim_value(n <= 16):
-            a = R.exp(x)
-            y = R.add(a, x)
+            y = R.add(R.exp(x), x)
         else:
-            b = R.multiply(x, x)
-            y = R.add(b, x)
+            y = R.add(R.multiply(x, x), x)
         return y
 
 
@@ -116,22 +106,16 @@ class subroutines:
         cls = subroutines
         e = R.exp(x)
         a = cls.layer(e, w)
-        b = R.multiply(a, e)
-        c = R.concat([b, a], axis=0)
-        d = cls.layer(c, w)
-        y = R.add(d, c)
-        return y
+        c = R.concat([R.multiply(a, e), a], axis=0)
+        return R.add(cls.layer(c, w), c)
 
     @R.function(private=True)
     def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
         ("m", 64), "float32"
     ):
         a = R.matmul(x, w)
-        b = R.nn.relu(a)
-        c = R.exp(b)
-        d = R.multiply(c, a)
-        e = R.add(d, x)
-        return e
+        d = R.multiply(R.exp(R.nn.relu(a)), a)
+        return R.add(d, x)
 
 
 @model()
@@ -142,11 +126,7 @@ class subroutine_returns_argument:
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         cls = subroutine_returns_argument
-        a = R.add(x, x)
-        b = cls.choose(c, a)
-        d = R.multiply(x, x)
-        y = R.add(b, d)
-        return y
+        return R.add(cls.choose(c, R.add(x, x)), R.multiply(x, x))
 
     @R.function(private=True)
     def choose(c: R.Tensor((), "bool"), x: R.Tensor(("m", 8), "float32")) -> R.Tensor(("m", 8), "float32"):
@@ -183,23 +163,20 @@ class several_functions:
         ("n", 16), "float32"
     ):
         with R.dataflow():
-            y = R.matmul(x, w)
-            z = R.nn.gelu(y)
+            z = R.nn.gelu(R.matmul(x, w))
             R.output(z)
         return z
 
     @R.function
     def pool(x: R.Tensor(("k", "n", 16), "float32")) -> R.Tensor(("k", 16), "float32"):
         with R.dataflow():
-            a = R.exp(x)
-            y = R.mean(a, axis=1)
+            y = R.mean(R.exp(x), axis=1)
             R.output(y)
         return y
 
     @R.function
     def score(x: R.Tensor((16, "n"), "float32")) -> R.Tensor(("n", 16), "float32"):
         with R.dataflow():
-            t = R.permute_dims(x)
-            y = R.nn.softmax(t, axis=-1)
+            y = R.nn.softmax(R.permute_dims(x), axis=-1)
             R.output(y)
         return y

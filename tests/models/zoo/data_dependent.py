@@ -1,6 +1,6 @@
 """Shapes that only the data decide."""
 
-# ruff: noqa: F841, N801, N805, RET504
+# ruff: noqa: F841, N801, N805
 from __future__ import annotations
 
 from tvm.script import relax as R  # noqa: N812
@@ -20,9 +20,7 @@ class unique:
         k = T.int64()
         a = R.unique(x, sorted=R.prim_value(True), axis=None)
         b = R.match_cast(a, R.Tensor((k,), "int64"))
-        c = R.add(b, b)
-        y = R.multiply(c, b)
-        return y
+        return R.multiply(R.add(b, b), b)
 
 
 @model()
@@ -35,17 +33,12 @@ class nonzero:
         (64,), "float32"
     ):
         k = T.int64()
-        e = R.exp(x)
-        f = R.multiply(e, x)
+        f = R.multiply(R.exp(x), x)
         found = R.nonzero(flags)
         places = R.match_cast(found, R.Tensor((1, k), "int64"))
-        first = R.squeeze(places, axis=[0])
-        chosen = R.take(f, first, axis=0, mode="clip")
+        chosen = R.take(f, R.squeeze(places, axis=[0]), axis=0, mode="clip")
         g = R.exp(chosen)
-        h = R.multiply(g, chosen)
-        i = R.add(h, g)
-        y = R.sum(i, axis=0)
-        return y
+        return R.sum(R.add(R.multiply(g, chosen), g), axis=0)
 
 
 @model(runs=False)
@@ -59,6 +52,4 @@ class shape_from_tensor:
         q = T.int64()
         shape = R.tensor_to_shape(s)
         known = R.match_cast(shape, R.Shape([p, q]))
-        a = R.broadcast_to(x, R.shape([p, q]))
-        y = R.exp(a)
-        return y
+        return R.exp(R.broadcast_to(x, R.shape([p, q])))

@@ -10,27 +10,21 @@ from tests.models.zoo.registry import model
 @model(needs="onnx")
 def onnx_mlp() -> tvm.IRModule:
     """Gemm, ReLU, Gemm over any batch."""
-    from tests.models.imported.onnx_models import imported, node, noise, value
+    from tests.models.imported.onnx_models import imported, noise
 
-    nodes = [
-        node("MatMul", ["x", "w1"], ["a"]),
-        node("Relu", ["a"], ["b"]),
-        node("MatMul", ["b", "w2"], ["y"]),
-    ]
-    constants = {"w1": noise(16, 32), "w2": noise(32, 4)}
-    return imported(nodes, [value("x", ("batch", 16))], [value("y", ("batch", 4))], constants)
+    text = "(float[batch, 16] x) => (float[batch, 4] y) { a = MatMul(x, w1) b = Relu(a) y = MatMul(b, w2) }"
+    return imported(text, w1=noise(16, 32), w2=noise(32, 4))
 
 
 @model(needs="onnx")
 def onnx_cnn() -> tvm.IRModule:
     """Convolution, pooling and a flattening over any batch."""
-    from tests.models.imported.onnx_models import imported, node, noise, value
+    from tests.models.imported.onnx_models import imported, noise
 
-    nodes = [
-        node("Conv", ["x", "k"], ["a"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        node("Relu", ["a"], ["b"]),
-        node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
-        node("Flatten", ["c"], ["y"]),
-    ]
-    outputs = [value("y", ("batch", 64))]
-    return imported(nodes, [value("x", ("batch", 3, 8, 8))], outputs, {"k": noise(4, 3, 3, 3)})
+    text = """(float[batch, 3, 8, 8] x) => (float[batch, 64] y) {
+        a = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, k)
+        b = Relu(a)
+        c = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(b)
+        y = Flatten(c)
+    }"""
+    return imported(text, k=noise(4, 3, 3, 3))

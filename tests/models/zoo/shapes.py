@@ -1,6 +1,6 @@
 """Symbolic shapes: reshapes, slices, padding, gathering, broadcasting, shape and scalar parameters."""
 
-# ruff: noqa: N801, N805, RET504
+# ruff: noqa: N801, N805
 from __future__ import annotations
 
 from tvm.script import relax as R  # noqa: N812
@@ -20,15 +20,11 @@ class reshape_heads:
         b = T.int64()
         s = T.int64()
         with R.dataflow():
-            a = R.exp(x)
-            joined = R.reshape(a, R.shape([b, s * 64]))
+            joined = R.reshape(R.exp(x), R.shape([b, s * 64]))
             heads = R.reshape(joined, R.shape([b * s, 4, 16]))
-            c = R.add(heads, heads)
-            flat = R.reshape(c, R.shape([b * s * 64]))
-            d = R.multiply(flat, flat)
-            rows = R.reshape(d, R.shape([b, s, 64]))
-            e = R.nn.softmax(rows, axis=-1)
-            y = R.add(e, rows)
+            flat = R.reshape(R.add(heads, heads), R.shape([b * s * 64]))
+            rows = R.reshape(R.multiply(flat, flat), R.shape([b, s, 64]))
+            y = R.add(R.nn.softmax(rows, axis=-1), rows)
             R.output(y)
         return y
 
@@ -42,11 +38,8 @@ class reshape_blocks:
     def main(x: R.Tensor(("k", 64), "float32")) -> R.Tensor(("k", 64), "float32"):
         k = T.int64()
         with R.dataflow():
-            a = R.exp(x)
-            flat = R.reshape(a, R.shape([k * 64]))
-            c = R.add(flat, flat)
-            rows = R.reshape(c, R.shape([k * 64 // 64, 64]))
-            y = R.add(rows, x)
+            flat = R.reshape(R.exp(x), R.shape([k * 64]))
+            y = R.add(R.reshape(R.add(flat, flat), R.shape([k * 64 // 64, 64])), x)
             R.output(y)
         return y
 
@@ -60,9 +53,7 @@ class reshape_divides:
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n // 64", 64), "float32"):
         n = T.int64()
         with R.dataflow():
-            a = R.add(x, x)
-            b = R.reshape(a, R.shape([n // 64, 64]))
-            y = R.exp(b)
+            y = R.exp(R.reshape(R.add(x, x), R.shape([n // 64, 64])))
             R.output(y)
         return y
 
@@ -75,8 +66,7 @@ class flatten:
     @R.function
     def main(x: R.Tensor(("b", "n", 4), "float32")) -> R.Tensor(("b * n * 4",), "float32"):
         with R.dataflow():
-            a = R.exp(x)
-            f = R.flatten(a)
+            f = R.flatten(R.exp(x))
             y = R.add(f, f)
             R.output(y)
         return y
@@ -91,8 +81,7 @@ class shape_parameter:
     def main(x: R.Tensor((1, 8), "float32"), s: R.Shape(["m", 8])) -> R.Tensor(("m", 8), "float32"):
         m = T.int64()
         with R.dataflow():
-            a = R.broadcast_to(x, R.shape([m, 8]))
-            y = R.exp(a)
+            y = R.exp(R.broadcast_to(x, R.shape([m, 8])))
             R.output(y)
         return y
 
@@ -106,8 +95,7 @@ class scalar_parameter:
     def main(x: R.Tensor((1, 8), "float32"), k: R.Prim("int64")) -> R.Tensor(("k", 8), "float32"):
         k = T.int64()
         with R.dataflow():
-            a = R.broadcast_to(x, R.shape([k, 8]))
-            y = R.exp(a)
+            y = R.exp(R.broadcast_to(x, R.shape([k, 8])))
             R.output(y)
         return y
 
@@ -120,8 +108,7 @@ class slice_tail:
     @R.function
     def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 4), "float32"):
         with R.dataflow():
-            a = R.exp(x)
-            b = R.strided_slice(a, axes=[1], begin=[0], end=[8], strides=[2])
+            b = R.strided_slice(R.exp(x), axes=[1], begin=[0], end=[8], strides=[2])
             y = R.add(b, b)
             R.output(y)
         return y
@@ -136,9 +123,7 @@ class slice_rows:
     def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor((16,), "float32"):
         n = T.int64()
         with R.dataflow():
-            a = R.exp(x)
-            b = R.strided_slice(a, axes=[0], begin=[1], end=[n])
-            c = R.exp(b)
+            c = R.exp(R.strided_slice(R.exp(x), axes=[0], begin=[1], end=[n]))
             y = R.sum(c, axis=0)
             R.output(y)
         return y
@@ -152,9 +137,7 @@ class padding:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n + 3", 8), "float32"):
         with R.dataflow():
-            a = R.exp(x)
-            b = R.nn.pad(a, (2, 1, 0, 0))
-            y = R.exp(b)
+            y = R.exp(R.nn.pad(R.exp(x), (2, 1, 0, 0)))
             R.output(y)
         return y
 
@@ -167,8 +150,7 @@ class gather:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), i: R.Tensor(("k",), "int64")) -> R.Tensor(("k", 8), "float32"):
         with R.dataflow():
-            a = R.exp(x)
-            b = R.take(a, i, axis=0, mode="clip")
+            b = R.take(R.exp(x), i, axis=0, mode="clip")
             y = R.add(b, b)
             R.output(y)
         return y
@@ -185,9 +167,7 @@ class broadcasting:
     ):
         with R.dataflow():
             a = R.subtract(x, y)
-            b = R.multiply(a, a)
-            c = R.sum(b, axis=2)
-            z = R.sqrt(c)
+            z = R.sqrt(R.sum(R.multiply(a, a), axis=2))
             R.output(z)
         return z
 
@@ -206,9 +186,7 @@ class append_to_cache:
         t = T.int64()
         both = R.concat([cache, new], axis=0)
         whole = R.match_cast(both, R.Tensor((t, 8), "float32"))
-        scores = R.sum(whole, axis=1)
-        y = R.add(scores, mask)
-        return y
+        return R.add(R.sum(whole, axis=1), mask)
 
 
 @model()
@@ -220,11 +198,7 @@ class many_element_types:
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         with R.dataflow():
             a = R.astype(x, "float16")
-            b = R.add(a, a)
-            c = R.astype(b, "int8")
-            d = R.astype(c, "float64")
-            e = R.multiply(d, d)
-            f = R.astype(e, "float32")
-            y = R.add(f, x)
+            d = R.astype(R.astype(R.add(a, a), "int8"), "float64")
+            y = R.add(R.astype(R.multiply(d, d), "float32"), x)
             R.output(y)
         return y

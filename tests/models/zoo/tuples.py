@@ -1,6 +1,6 @@
 """Tuples in and out, nested, through functions and kernels; in-place calls."""
 
-# ruff: noqa: N801, N805, RET504
+# ruff: noqa: N801, N805
 from __future__ import annotations
 
 from tvm.script import relax as R  # noqa: N812
@@ -23,8 +23,7 @@ class tuple_in_and_out:
             a = p[0]
             b = p[1]
             s = R.add(a, b)
-            d = R.multiply(s, b)
-            e = R.exp(d)
+            e = R.exp(R.multiply(s, b))
             out = (s, e)
             R.output(out)
         return out
@@ -51,8 +50,7 @@ class nested_tuples:
             inner = t[0]
             e = R.exp(inner[1])
             f = R.add(e, inner[0])
-            g = R.multiply(f, e)
-            h = R.sum(g, axis=0)
+            h = R.sum(R.multiply(f, e), axis=0)
             out = (f, (h, f))
             R.output(out)
         return out
@@ -66,14 +64,10 @@ class tuple_through_function:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         cls = tuple_through_function
-        a = R.add(x, x)
-        p = cls.both(a)
+        p = cls.both(R.add(x, x))
         b = p[0]
         c = R.multiply(x, x)
-        d = p[1]
-        e = R.add(b, c)
-        y = R.add(d, e)
-        return y
+        return R.add(p[1], R.add(b, c))
 
     @R.function(private=True)
     def both(
@@ -93,8 +87,7 @@ class split_and_join:
         with R.dataflow():
             parts = R.split(x, 3, axis=1)
             a = R.exp(parts[2])
-            b = R.add(parts[0], parts[1])
-            y = R.concat([b, parts[1], a], axis=0)
+            y = R.concat([R.add(parts[0], parts[1]), parts[1], a], axis=0)
             R.output(y)
         return y
 
@@ -155,8 +148,6 @@ class two_outputs_of_a_kernel:
         with R.dataflow():
             p = R.call_tir(cls.twice, (x,), out_ty=[R.Tensor((n,), "float32"), R.Tensor((2 * n,), "float32")])
             a = p[0]
-            b = p[1]
-            c = R.concat([a, a], axis=0)
-            y = R.add(b, c)
+            y = R.add(p[1], R.concat([a, a], axis=0))
             R.output(y)
         return y

@@ -6,10 +6,8 @@ returns None where it finds nothing to change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from random import Random
+from collections.abc import Mapping
 
-from tests.mutation.editable import EditableFunction
 from tests.mutation.operators import (
     bodies,
     callees,
@@ -22,10 +20,9 @@ from tests.mutation.operators import (
     sizes,
     storages,
 )
+from tests.mutation.operators.places import Operator
 
 __all__ = ["OPERATORS", "RUN_OPERATORS", "Operator"]
-
-Operator = Callable[[EditableFunction, Random], str | None]
 
 OPERATORS: Mapping[str, Operator] = {
     "shrink storage": sizes.shrink_storage,

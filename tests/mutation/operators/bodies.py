@@ -97,7 +97,7 @@ def _edit(
     """Replace one node of `kind` in one kernel that the function calls."""
     called = {s.steps[i].operator for s, i in function.find(Step.calls_global)}
     kernels = [(name, k) for name, k in sorted(function.kernels.items()) if name in called]
-    places = [(name, k, place) for name, k in kernels for place in range(_count(k, kind))]
+    places = [(name, k, place) for name, k in kernels for place in range(len(_nodes(k.body, kind)))]
     if not places:
         return None
     name, kernel, place = random.choice(places)
@@ -128,26 +128,16 @@ def _edit(
 
 def _touches_scratch(kernel: Any, node: Any) -> bool:
     """Whether a buffer that is no parameter is loaded from or stored to in `node`."""
-    found = []
-    tvm_ffi.structural_map(
-        node,
-        [
-            (tirx.BufferStore, lambda store: (found.append(store.buffer), store)[1]),
-            (_LOAD, lambda load: (found.append(load.source), load)[1]),
-        ],
-    )
-    return any(not any(buffer.same_as(param) for param in kernel.params) for buffer in found)
+    buffers = [store.buffer for store in _nodes(node, tirx.BufferStore)]
+    buffers += [load.source for load in _nodes(node, _LOAD)]
+    return any(not any(buffer.same_as(param) for param in kernel.params) for buffer in buffers)
 
 
-def _count(kernel: Any, kind: type) -> int:
+def _nodes(root: Any, kind: type) -> list[Any]:
+    """The nodes of a kind."""
     found: list[Any] = []
-
-    def note(node: Any) -> Any:
-        found.append(node)
-        return node
-
-    tvm_ffi.structural_map(kernel.body, (kind, note))
-    return len(found)
+    tvm_ffi.structural_walk(root, ((kind, found.append),))
+    return found
 
 
 def _shifted(node: Any, random: Random) -> tuple[Any, str] | None:
@@ -165,9 +155,7 @@ def _on_data(loads: bool) -> str:
 
 
 def _loads(index: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_map(index, [(_LOAD, lambda load: (found.append(load), load)[1])])
-    return bool(found)
+    return bool(_nodes(index, _LOAD))
 
 
 def _with_indices(node: Any, indices: list[Any]) -> Any:

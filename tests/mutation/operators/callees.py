@@ -14,9 +14,11 @@ from tests.mutation.editable import EditableFunction, Sequence, Step
 from tests.mutation.operators.places import (
     ALLOC_STORAGE,
     ALLOC_TENSOR,
-    draw,
+    Drawn,
+    at_one_of,
     drop_storage_kills,
     set_argument,
+    storages_first,
 )
 
 __all__ = ["drop_check", "kill_parameter", "share_results", "shrink_argument", "swap_arguments"]
@@ -26,16 +28,14 @@ def swap_arguments(function: EditableFunction, random: Random) -> str | None:
     """Exchange two arguments of the same type in a call of a Relax function."""
     calls = function.find(lambda s: s.calls_global() and s.operator not in function.kernels)
     pairs = [
-        (s.steps[i], a, b)
-        for s, i in calls
-        for a, b in combinations(range(len(s.steps[i].value.args)), 2)
-        if tvm_ffi.structural_equal(s.steps[i].value.args[a].ty, s.steps[i].value.args[b].ty)
-        and not s.steps[i].value.args[a].same_as(s.steps[i].value.args[b])
+        (step, a, b, one, two)
+        for step in (s.steps[i] for s, i in calls)
+        for (a, one), (b, two) in combinations(enumerate(step.value.args), 2)
+        if tvm_ffi.structural_equal(one.ty, two.ty) and not one.same_as(two)
     ]
     if not pairs:
         return None
-    step, a, b = random.choice(pairs)
-    one, two = step.value.args[a], step.value.args[b]
+    step, a, b, one, two = random.choice(pairs)
     set_argument(step, a, two)
     set_argument(step, b, one)
     return f"{step.operator}: arguments {a} and {b} exchanged"
@@ -68,7 +68,7 @@ def share_results(function: EditableFunction, random: Random) -> str | None:
     set_argument(storage, 0, relax.ShapeExpr([size]))
     set_argument(two, 0, storage.var)
     set_argument(two, 1, one.value.args[1])
-    function.body.steps[:] = sorted(function.body.steps, key=lambda s: s.operator != ALLOC_STORAGE)
+    storages_first(function.body)
     return f"{two.var.name} on the storage of {one.var.name}"
 
 
@@ -97,25 +97,23 @@ def shrink_argument(function: EditableFunction, random: Random) -> str | None:
         for a in s.steps[i].value.args
         if type(a).__name__ == "Var"
     }
-    found = draw(function.find(lambda s: s.operator == ALLOC_STORAGE and s.var in handed), random)
-    if found is None:
+    places = function.find(lambda s: s.operator == ALLOC_STORAGE and s.var in handed)
+    if not places:
         return None
-    step = found[2]
+    step = Drawn(function, random, *random.choice(places)).step
     size = step.value.args[0].values[0]
     smaller = random.choice([tvm.tirx.floordiv(size, 2), size - 4])
     set_argument(step, 0, relax.ShapeExpr([smaller]))
     return f"{step.var.name}, handed on: {size} -> {smaller}"
 
 
-def drop_check(function: EditableFunction, random: Random) -> str | None:
+@at_one_of(test=lambda s: s.cast is not None or "assert" in s.operator)
+def drop_check(check: Drawn) -> str | None:
     """Leave out an assertion, or what a match_cast checks."""
-    found = draw(function.find(lambda s: s.cast is not None or "assert" in s.operator), random)
-    if found is None:
-        return None
-    sequence, index, step = found
+    step = check.step
     if step.cast is None:
-        del sequence.steps[index]
-        return f"{step.operator} at step {index} dropped"
+        del check.sequence.steps[check.index]
+        return f"{step.operator} at step {check.index} dropped"
     if not isinstance(step.value.ty, type(step.cast)):
         return None
     step.cast = None

@@ -8,31 +8,29 @@ from random import Random
 from tvm import relax
 
 from tests.mutation.editable import EditableFunction, Sequence, Step, inline_sizes
-from tests.mutation.operators.places import allocate_first, draw, drop_storage_kills, set_argument
+from tests.mutation.operators.places import Drawn, allocate_first, at_one_of, drop_storage_kills, set_argument
 
 SIZES = "vm.builtin.alloc_shape_heap"  # the machine's table of sizes, no tensor of the program
 
 __all__ = ["reorder_calls", "replace_argument"]
 
 
-def replace_argument(function: EditableFunction, random: Random) -> str | None:
+@at_one_of(test=Step.calls_global)
+def replace_argument(call: Drawn) -> str | None:
     """Hand a call another tensor that is in scope."""
-    found = draw(function.find(Step.calls_global), random)
-    if found is None:
-        return None
-    sequence, index, step = found
+    step = call.step
     tensors = [
         s.var
-        for s in sequence.steps[:index]
+        for s in call.sequence.steps[: call.index]
         if isinstance(s.var.ty, relax.TensorType) and SIZES not in str(s.value)
     ]
     arguments = [i for i, a in enumerate(step.value.args) if isinstance(a.ty, relax.TensorType)]
     if not tensors or not arguments:
         return None
-    position, other = random.choice(arguments), random.choice(tensors)
-    if other.same_as(step.value.args[position]):
-        return None
+    position, other = call.random.choice(arguments), call.random.choice(tensors)
     old = step.value.args[position]
+    if other.same_as(old):
+        return None
     set_argument(step, position, other)
     return f"{step.operator}: argument {position}, {getattr(old, 'name', 'a constant')} -> {other.name}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -15,9 +17,9 @@ from tests.mutation.kernels import written_parameters
 from tests.mutation.operators.places import (
     ALLOC_TENSOR,
     KILLS,
-    Place,
+    Drawn,
+    Operator,
     allocate_first,
-    draw,
     set_argument,
 )
 
@@ -31,52 +33,48 @@ __all__ = [
 ]
 
 
-def drop_call(function: EditableFunction, random: Random) -> str | None:
+Place = tuple[Sequence, int]
+
+
+def _at_a_call(change: Callable[[Drawn], str]) -> Operator:
+    """An operator that changes one of the calls of kernels."""
+
+    @wraps(change)
+    def apply(function: EditableFunction, random: Random) -> str | None:
+        places = _kernel_calls(function)
+        return change(Drawn(function, random, *random.choice(places))) if places else None
+
+    return apply
+
+
+@_at_a_call
+def drop_call(call: Drawn) -> str:
     """Leave a kernel call out."""
-    found = draw(_kernel_calls(function), random)
-    if found is None:
-        return None
-    sequence, index, step = found
-    del sequence.steps[index]
-    return f"{step.operator} (call {index}) dropped"
+    return f"{call.sequence.steps.pop(call.index).operator} (call {call.index}) dropped"
 
 
 def move_behind_reader(function: EditableFunction, random: Random) -> str | None:
     """Run a kernel only behind the first that reads what it writes."""
-    places = []
-    for sequence, index in _kernel_calls(function):
-        reader = _reader(function, sequence, index)
-        if reader is not None:
-            places.append((sequence, index, reader))
+    readers = [(s, i, _reader(function, s, i)) for s, i in _kernel_calls(function)]
+    places = [(sequence, index, reader) for sequence, index, reader in readers if reader is not None]
     if not places:
         return None
     sequence, index, reader = random.choice(places)
-    step = sequence.steps[index]
-    between = sequence.steps[index + 1 : reader + 1]
-    kills = [s for s in between if s.operator in KILLS and _has(s.value.args[0], step.value.args)]
+    step, *between = sequence.steps[index : reader + 1]
+    kills = [s for s in between if _kills(s, step)]
     rest = [s for s in between if s not in kills]
     sequence.steps[index : reader + 1] = [*rest, step, *kills]
     return f"{step.operator} (call {index}) moved behind {rest[-1].operator}"
 
 
-def double_call(function: EditableFunction, random: Random) -> str | None:
+@_at_a_call
+def double_call(call: Drawn) -> str:
     """Run a kernel once more, at once or later."""
-    found = draw(_kernel_calls(function), random)
-    if found is None:
-        return None
-    sequence, index, step = found
-    last = next(
-        (
-            i
-            for i, s in enumerate(sequence.steps)
-            if i > index and s.operator in KILLS and _has(s.value.args[0], step.value.args)
-        ),
-        len(sequence.steps),
-    )
-    to = random.randint(index + 1, last)
-    again = Step(relax.Var(f"{step.var.name}_again", step.var.ty), step.value)
-    sequence.steps.insert(to, again)
-    return f"{step.operator} (call {index}) again {to - index} steps later"
+    step, steps = call.step, call.sequence.steps
+    last = next((i for i in range(call.index + 1, len(steps)) if _kills(steps[i], step)), len(steps))
+    to = call.random.randint(call.index + 1, last)
+    call.insert(to, f"{step.var.name}_again", step.value, step.var.ty)
+    return f"{step.operator} (call {call.index}) again {to - call.index} steps later"
 
 
 def write_elsewhere(function: EditableFunction, random: Random) -> str | None:
@@ -101,23 +99,18 @@ def swap_outputs(function: EditableFunction, random: Random) -> str | None:
         allocate_first(sequence)
         sequence.steps[:] = [s for s in sequence.steps if s.operator not in KILLS]
     writes = [
-        (s.steps[i], i, position, s)
+        (s, s.steps[i], i, position, s.steps[i].value.args[position])
         for s, i in _kernel_calls(function)
         for position in _outputs(function, s.steps[i])
     ]
     pairs = [
-        (a, b)
-        for a in writes
-        for b in writes
-        if a[3] is b[3]
-        and a[1] < b[1]
-        and _same_type(a[0].value.args[a[2]], b[0].value.args[b[2]])
-        and not a[0].value.args[a[2]].same_as(b[0].value.args[b[2]])
+        ((one, i, p, first), (two, j, q, second))
+        for (here, one, i, p, first), (there, two, j, q, second) in product(writes, writes)
+        if here is there and i < j and _same_type(first, second) and not first.same_as(second)
     ]
     if not pairs:
         return None
-    (one, i, p, _), (two, j, q, _) = random.choice(pairs)
-    first, second = one.value.args[p], two.value.args[q]
+    (one, i, p, first), (two, j, q, second) = random.choice(pairs)
     set_argument(one, p, second)
     set_argument(two, q, first)
     return f"{one.operator} (call {i}) and {two.operator} (call {j}) exchange outputs"
@@ -140,10 +133,8 @@ def write_constant(function: EditableFunction, random: Random) -> str | None:
     kernel = te.create_prim_func([filled]).with_attr("global_symbol", "fill_constant")
     name = relax.BlockBuilder().add_func(kernel, "fill_constant")
     function.added[name] = kernel
-    void = relax.TupleType([])
-    call = relax.Call(name, [constant])
     to = random.choice([index, index + 1])
-    sequence.steps.insert(to, Step(relax.Var("filled", void), call))
+    Drawn(function, random, sequence, index).insert(to, "filled", relax.Call(name, [constant]))
     return f"a constant of {shape} filled at step {to}"
 
 
@@ -183,8 +174,9 @@ def _same_type(one: Any, two: Any) -> bool:
     return bool(tvm_ffi.structural_equal(one.ty, two.ty))
 
 
-def _has(target: Any, among: Any) -> bool:
-    return any(target.same_as(a) for a in among)
+def _kills(step: Step, call: Step) -> bool:
+    """Whether a step kills an argument of a call."""
+    return step.operator in KILLS and any(step.value.args[0].same_as(a) for a in call.value.args)
 
 
 def _name(expression: Any) -> str:

@@ -6,19 +6,16 @@ from random import Random
 
 from tests.mutation.editable import EditableFunction, Step
 from tests.mutation.kernels import takes_offset, with_offset_factor
-from tests.mutation.operators.places import draw, named
+from tests.mutation.operators.places import Drawn, at_one_of
 
 __all__ = ["coarsen_offset", "forget_to_settle", "refuse_offset"]
 
 
-def forget_to_settle(function: EditableFunction, random: Random) -> str | None:
+@at_one_of("relax.memory.ensure_zero_offset")
+def forget_to_settle(settled: Drawn) -> str:
     """Leave out an ensure_zero_offset: whoever comes behind it gets the offset."""
-    found = draw(function.find(named("relax.memory.ensure_zero_offset")), random)
-    if found is None:
-        return None
-    step = found[2]
-    step.value = step.value.args[0]
-    return f"{step.var.name} not settled"
+    settled.step.value = settled.step.value.args[0]
+    return f"{settled.step.var.name} not settled"
 
 
 def refuse_offset(function: EditableFunction, random: Random) -> str | None:

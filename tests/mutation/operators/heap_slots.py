@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 from tvm import relax
 
-from tests.mutation.editable import EditableFunction
-from tests.mutation.operators.places import draw, named, set_argument
+from tests.mutation.operators.places import Drawn, at_one_of, set_argument
 
 __all__ = ["wrong_slot"]
 
@@ -21,12 +19,10 @@ _PAIRS = {
 }
 
 
-def wrong_slot(function: EditableFunction, random: Random) -> str | None:
+@at_one_of(*_PAIRS)
+def wrong_slot(call: Drawn) -> str | None:
     """Change a code or a slot in a call that puts an extent into the shape heap, or makes one of it."""
-    found = draw(function.find(named(*_PAIRS)), random)
-    if found is None:
-        return None
-    _, _, step = found
+    step, random = call.step, call.random
     first, behind, codes = _PAIRS[step.operator]
     arguments: list[Any] = list(step.value.args)
     pairs = [at for at in range(first, len(arguments) - behind, 2) if int(arguments[at].value) in codes]

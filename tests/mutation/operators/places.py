@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm import relax
 
-from tests.mutation.editable import EditableFunction, Sequence, Step, with_arguments
+from tests.mutation.editable import EditableFunction, Sequence, Step, inline_sizes, with_arguments
 
 __all__ = [
-    "ALLOC_STORAGE",
-    "ALLOC_TENSOR",
-    "KILLS",
-    "VIEWS",
-    "Place",
-    "allocate_first",
-    "draw",
-    "drop_storage_kills",
-    "named",
-    "retype",
-    "set_argument",
+    *("ALLOC_STORAGE", "ALLOC_TENSOR", "KILLS", "VIEWS", "Drawn", "Operator"),
+    *(
+        "allocate_first",
+        "at_one_of",
+        "drop_storage_kills",
+        "named",
+        "retype",
+        "set_argument",
+        "storages_first",
+    ),
 ]
 
-Place = tuple[Sequence, int]
+Operator: TypeAlias = Callable[[EditableFunction, Random], str | None]
+"""Changes the function, and says what it changed; None where there is nothing of the kind."""
 
 ALLOC_STORAGE = "relax.memory.alloc_storage"
 ALLOC_TENSOR = "relax.memory.alloc_tensor"
@@ -33,17 +35,49 @@ VIEWS = ("relax.memory.view", "runtime.TVMTensorCreateView")
 KILLS = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The step that an operator is to change, and where it stands."""
+
+    function: EditableFunction
+    random: Random
+    sequence: Sequence
+    index: int
+
+    @property
+    def step(self) -> Step:
+        """The step."""
+        return self.sequence.steps[self.index]
+
+    def insert(self, at: int, name: str, value: Any, ty: Any = None) -> None:
+        """Put another step into the same sequence."""
+        self.sequence.steps.insert(at, Step(relax.Var(name, ty or relax.TupleType([])), value))
+
+
+def at_one_of(
+    *names: str, test: Callable[[Step], bool] | None = None, inlined: bool = False
+) -> Callable[[Callable[[Drawn], str | None]], Operator]:
+    """An operator that changes one of the steps that apply one of `names`, or satisfy `test`.
+
+    `inlined`: sizes and offsets are written out first.
+    """
+
+    def operator(change: Callable[[Drawn], str | None]) -> Operator:
+        @wraps(change)
+        def apply(function: EditableFunction, random: Random) -> str | None:
+            if inlined:
+                inline_sizes(function.body)
+            places = function.find(test or named(*names))
+            return change(Drawn(function, random, *random.choice(places))) if places else None
+
+        return apply
+
+    return operator
+
+
 def named(*names: str) -> Callable[[Step], bool]:
     """The test for steps that apply one of the operators."""
     return lambda step: step.operator in names
-
-
-def draw(places: list[Place], random: Random) -> tuple[Sequence, int, Step] | None:
-    """One of the places with the step that stands there; None of none."""
-    if not places:
-        return None
-    sequence, index = random.choice(places)
-    return sequence, index, sequence.steps[index]
 
 
 def set_argument(step: Step, index: int, argument: Any) -> None:
@@ -69,8 +103,11 @@ def drop_storage_kills(function: EditableFunction) -> None:
         sequence.steps[:] = [s for s in sequence.steps if s.operator != "relax.memory.kill_storage"]
 
 
+def storages_first(sequence: Sequence) -> None:
+    """Move the storages of a sequence to its front."""
+    sequence.steps.sort(key=lambda s: s.operator != ALLOC_STORAGE)
+
+
 def allocate_first(sequence: Sequence) -> None:
     """Move the allocations of a sequence to its front: nothing is written earlier or later by that."""
-    front = [s for s in sequence.steps if s.operator in (ALLOC_STORAGE, ALLOC_TENSOR)]
-    rest = [s for s in sequence.steps if s.operator not in (ALLOC_STORAGE, ALLOC_TENSOR)]
-    sequence.steps[:] = front + rest
+    sequence.steps.sort(key=lambda s: s.operator not in (ALLOC_STORAGE, ALLOC_TENSOR))

@@ -12,30 +12,27 @@ from tests.mutation.editable import EditableFunction, inline_sizes
 from tests.mutation.operators.places import (
     ALLOC_STORAGE,
     ALLOC_TENSOR,
+    Drawn,
     allocate_first,
-    draw,
+    at_one_of,
     drop_storage_kills,
     named,
     set_argument,
+    storages_first,
 )
 
 __all__ = ["alloc_in_other_branch", "merge_storages", "retarget_tensor", "retarget_to_live", "swap_storages"]
 
 
-def retarget_tensor(function: EditableFunction, random: Random) -> str | None:
+@at_one_of(ALLOC_TENSOR)
+def retarget_tensor(tensor: Drawn) -> str | None:
     """Put a tensor on another storage that was reserved before it, killed or not."""
-    found = draw(function.find(named(ALLOC_TENSOR)), random)
-    if found is None:
-        return None
-    sequence, index, step = found
-    storages = [
-        s.var
-        for s in sequence.steps[:index]
-        if s.operator == ALLOC_STORAGE and not s.var.same_as(step.value.args[0])
-    ]
+    step, old = tensor.step, tensor.step.value.args[0]
+    before = (s for s in tensor.sequence.steps[: tensor.index] if s.operator == ALLOC_STORAGE)
+    storages = [s.var for s in before if not s.var.same_as(old)]
     if not storages:
         return None
-    old, other = step.value.args[0], random.choice(storages)
+    other = tensor.random.choice(storages)
     set_argument(step, 0, other)
     return f"{step.var.name}: {old.name} -> {other.name}"
 
@@ -61,8 +58,7 @@ def swap_storages(function: EditableFunction, random: Random) -> str | None:
     for sequence, index in function.find(named(ALLOC_TENSOR)):
         step = sequence.steps[index]
         set_argument(step, 0, swap.get(step.value.args[0], step.value.args[0]))
-    storage_first = sorted(function.body.steps, key=lambda s: s.operator != ALLOC_STORAGE)
-    function.body.steps[:] = storage_first
+    storages_first(function.body)
     return f"{one.name} <-> {two.name}"
 
 
@@ -79,7 +75,7 @@ def merge_storages(function: EditableFunction, random: Random) -> str | None:
         step = sequence.steps[index]
         if step.value.args[0].same_as(two.var):
             set_argument(step, 0, one.var)
-    function.body.steps[:] = sorted(function.body.steps, key=lambda s: s.operator != ALLOC_STORAGE)
+    storages_first(function.body)
     return f"{two.var.name} into {one.var.name}"
 
 
