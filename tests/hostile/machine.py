@@ -7,7 +7,7 @@ makes storages, and what runs may crash.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -17,6 +17,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
+
+from tests.models.execution import tensors_in
 
 __all__ = [
     *("PATTERNS", "Array", "Machine", "Shows"),
@@ -64,7 +66,7 @@ class Machine:
         values = [tvm.runtime.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
         found: list[Array] = []
         for _ in range(calls):
-            found = [tensor.numpy() for tensor in _tensors(machine[function](*values))]
+            found = [tensor.numpy() for tensor in tensors_in(machine[function](*values))]
         return found
 
 
@@ -125,14 +127,6 @@ def refused(words: str, given: Any, *arguments: Any) -> Shows:
 def floats(*shape: int) -> Array:
     """1, 2, 3, … of type float32."""
     return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, tvm.runtime.Tensor):
-        yield value
-    else:
-        for part in value:
-            yield from _tensors(part)
 
 
 def _without_idle_kernels(module: tvm.IRModule) -> tvm.IRModule:

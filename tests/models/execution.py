@@ -1,14 +1,9 @@
-"""Running a module of the zoo on TVM's virtual machine with random inputs.
-
-`python -m tests.models.execution` builds every model with TVM's default pipeline and runs those that random
-inputs can run: each in a process of its own, since some plans of TVM's crash.
-"""
+"""Running a module of the zoo on TVM's virtual machine with random inputs."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +11,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tests.models.zoo import MODELS, Model
+from tests.models.zoo import Model
 
 
 def public_function(mod: tvm.IRModule) -> str:
@@ -50,11 +45,39 @@ def _extent(extent: Any, sizes: Mapping[str, int]) -> int:
     return int(analyzer.simplify(extent))
 
 
-def random_inputs(function: relax.Function, sizes: Mapping[str, int], seed: int = 0) -> list[Any]:
-    """Arguments: random floats, indices 0 or 1, conditions false, symbols bound by `sizes` or to 3."""
-    rng = np.random.default_rng(seed)
-    values = ((p.name, _value(p.ty, sizes, rng)) for p in function.params)
-    return [sizes.get(name, 3) if value is None else value for name, value in values]
+def random_inputs(
+    function: relax.Function, sizes: Mapping[str, int], seed: int = 0, path: Mapping[str, bool] | None = None
+) -> list[Any]:
+    """Arguments: random floats, indices 0 or 1, conditions as `path` says or false, symbols bound by `sizes`
+    or to 3.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for param in function.params:
+        value = _value(param.ty, sizes, rng)
+        value = sizes.get(param.name, 3) if value is None else value
+        chosen = (path or {}).get(param.name)
+        found.append(value if chosen is None else tvm.runtime.tensor(np.array(chosen)))
+    return found
+
+
+def is_condition(ty: Any) -> bool:
+    """Whether a parameter of this type is a condition."""
+    return isinstance(ty, relax.TensorType) and ty.ndim == 0 and str(ty.dtype.dtype) == "bool"
+
+
+def paths_of(conditions: Sequence[str]) -> Iterator[Mapping[str, bool]]:
+    """Every combination of conditions."""
+    for values in product((False, True), repeat=len(conditions)):
+        yield dict(zip(conditions, values, strict=True))
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors in a value, depth first."""
+    if isinstance(value, tvm.runtime.Tensor):
+        yield value
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | tvm.runtime.ShapeTuple):
+        for item in value:
+            yield from tensors_in(item)
 
 
 def run(model: Model) -> Any:
@@ -63,24 +86,3 @@ def run(model: Model) -> Any:
     machine = relax.VirtualMachine(relax.build(mod, target="llvm"), tvm.cpu())
     name = public_function(mod)
     return machine[name](*random_inputs(mod[name], model.sizes)) if model.runs else None
-
-
-def main() -> int:
-    """Build and run all models, or the one that is named; 1 if one fails that is not known to."""
-    if len(sys.argv) > 1:
-        run(MODELS[sys.argv[1]])
-        return 0
-    failed = 0
-    for name, model in MODELS.items():
-        command = [sys.executable, "-m", "tests.models.execution", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        words = "runs" if done.returncode == 0 else f"exit status {done.returncode}"
-        print(f"{name:28} {words}{f'  (known: {model.fault})' if model.fault else ''}")
-        if done.returncode and not model.fault:
-            print(done.stderr[-400:])
-            failed += 1
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,7 @@
-"""Ordinary models on a pool beside TVM's pooled allocator: the same bits, call after call.
-
-`python -m tests.models.pooled [CALLS]` makes 500 calls of each model at changing sizes.
-"""
+"""Ordinary models on a pool beside TVM's pooled allocator: the same bits, call after call."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +12,7 @@ from tvm import relax
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.machine import memory_cfg
-from tests.models.execution import public_function, random_inputs
+from tests.models.execution import public_function, random_inputs, tensors_in
 from tests.models.zoo import MODELS
 
 # models whose symbols may have any value, all the same
@@ -35,7 +31,7 @@ def differing(name: str, calls: int, *, planned: bool, guard: bool = False) -> I
     for call in range(calls):
         sizes = _Same(int(source.integers(1, 24)))
         arguments = random_inputs(module[function], sizes, seed=call)
-        results = [list(map(bytes, _arrays(m[function](*arguments)))) for m in (ours, stock)]
+        results = [[t.numpy().tobytes() for t in tensors_in(m[function](*arguments))] for m in (ours, stock)]
         if results[0] != results[1]:
             yield call
     pool.check()
@@ -50,27 +46,3 @@ class _Same(dict[str, int]):
 
     def get(self, name: str, default: Any = None) -> int:
         return self.size
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    if isinstance(value, tvm.runtime.Tensor):
-        yield value.numpy()
-    elif not isinstance(value, int | float | tvm.runtime.ShapeTuple):
-        for item in value:
-            yield from _arrays(item)
-
-
-def main() -> int:
-    """Report each model; 1 where a result differs."""
-    calls, wrong = int(sys.argv[1]) if len(sys.argv) > 1 else 500, 0
-    for name in FREE:
-        for planned in (False, True):
-            found = list(differing(name, calls, planned=planned))
-            wrong += len(found)
-            words = "planned by symalloc" if planned else "as TVM builds it"
-            print(f"{name:24} {words:20} {calls} calls, {len(found)} differ", flush=True)
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

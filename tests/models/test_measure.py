@@ -14,9 +14,10 @@ from tvm.script import relax as R  # noqa: N812
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.models.execution import run
 from tests.models.measure import ALLOCATOR, compiler, floor, floors, load, measured
-from tests.models.pooled import differing
+from tests.models.pooled import FREE, differing
 from tests.models.zoo import MODELS
-from tests.scale import pairs, tries
+from tests.pool.processes import died
+from tests.scale import NIGHTLY, pairs, tries
 
 ROW = 64 * 4
 
@@ -103,7 +104,8 @@ CALLS = tries(6, 12)
 
 
 @pytest.mark.parametrize(
-    ("name", "planned"), pairs(("llama_grouped_queries", "gru", "nested_tuples"), (True, False))
+    ("name", "planned"),
+    pairs(FREE if NIGHTLY else ("llama_grouped_queries", "gru", "nested_tuples"), (True, False)),
 )
 def test_results_are_those_of_the_stock_allocator(name: str, planned: bool) -> None:
     assert list(differing(name, CALLS, planned=planned)) == []
@@ -113,6 +115,11 @@ def test_results_are_those_of_the_stock_allocator_in_guard_mode() -> None:
     assert list(differing("mlp_dynamic_batch", CALLS, planned=True, guard=True)) == []
 
 
-@pytest.mark.parametrize("name", ["mlp_dynamic_batch", "llama_decode_concat", "nested_tuples", "unique"])
+@pytest.mark.parametrize(
+    "name",
+    MODELS if NIGHTLY else ["mlp_dynamic_batch", "llama_decode_concat", "nested_tuples", "unique"],
+)
 def test_tvm_alone_runs_them(name: str) -> None:
-    assert run(MODELS[name]) is not None
+    """Some plans of TVM's crash; that is known of these models."""
+    status, said = died(lambda: run(MODELS[name]))
+    assert status == 0 or MODELS[name].fault, said

@@ -18,13 +18,8 @@ from symalloc.size.parse import SizeSyntaxError, parse_condition
 NAMES = ("a", "b", "c")
 SMALL = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 64)
 LARGE = (1024, 4096, 2**31, 2**62, 2**63 - 1, 2**63)
-
-
-MOST_BELOW = {
-    1: 2_000,
-    2: 45,
-    3: 12,
-}  # the largest value that is looked at below a counterexample, by symbols
+# the largest value that is looked at below a counterexample, by symbols
+MOST_BELOW = {1: 2_000, 2: 45, 3: 12}
 
 
 class UndefinedError(Exception):
@@ -49,7 +44,7 @@ class Question:
 
     def points(self, reach: int) -> Iterator[dict[str, int]]:
         """The domain's points with every symbol at most `reach` above its lower bound."""
-        given = [_function(a) for a in self.assumptions]
+        given = [meaning(a) for a in self.assumptions]
         ranges = [range(self.lower[n], min(self.upper[n], self.lower[n] + reach) + 1) for n in NAMES]
         for values in product(*ranges):
             point = dict(zip(NAMES, values, strict=True))
@@ -57,7 +52,7 @@ class Question:
                 yield point
 
 
-def _function(text: str) -> Callable[[Mapping[str, int]], bool]:
+def meaning(text: str) -> Callable[[Mapping[str, int]], bool]:
     """The meaning of `text` by Python's own evaluation, one relation at a time: an undefined relation is
     false.
     """
@@ -195,7 +190,7 @@ def domain_of(question: Question) -> Domain:
 
 def contradictions(question: Question, proof: Proof, reach: int) -> Iterator[str]:
     """The facts that contradict `proof`."""
-    claim = _function(question.constraint)
+    claim = meaning(question.constraint)
     truths = [(point, claim(point)) for point in question.points(reach)]
     held, failed = any(t for _, t in truths), any(not t for _, t in truths)
     if proof.verdict is Verdict.ALWAYS_VALID and failed:
@@ -206,26 +201,20 @@ def contradictions(question: Question, proof: Proof, reach: int) -> Iterator[str
         yield "called vacuous, but the domain has points"
     if question.complete and not truths and proof.verdict is not Verdict.VACUOUS and not proof.unknown:
         yield "the domain is empty, but not called vacuous"
-    if (
-        question.complete
-        and proof.verdict is Verdict.RUNTIME_CHECK
-        and not proof.unknown
-        and not (held and failed)
-    ):
+    decided = proof.verdict is Verdict.RUNTIME_CHECK and not proof.unknown
+    if question.complete and decided and not (held and failed):
         yield "called a run-time check, but is settled"
-    for name, point, truth in (
-        ("counterexample", proof.counterexample, False),
-        ("witness", proof.witness, True),
-    ):
+    points = (("counterexample", proof.counterexample, False), ("witness", proof.witness, True))
+    for name, point, truth in points:
         if point is not None and not _is_point(question, point, claim, truth):
             yield f"{name} {dict(point)} does not check"
     below = _below(question, proof, claim)
     if below is not None:
         yield f"counterexample {dict(proof.counterexample or {})} is not the smallest: {below}"
     if proof.precondition is not None:
-        meaning = holds(parse_condition(str(proof.precondition)), lambda _: False)
+        written = holds(parse_condition(str(proof.precondition)), lambda _: False)
         for point, truth in truths:
-            if meaning.evaluate(point) is not truth:
+            if written.evaluate(point) is not truth:
                 yield f"precondition {proof.precondition} differs at {point}"
                 return
 
@@ -245,7 +234,7 @@ def _below(
     sides = [range(max(question.lower[n], -limit), min(question.upper[n], limit) + 1) for n in names]
     known = {n: question.lower[n] for n in NAMES}
     given = [a for a in question.assumptions if parse_condition(plain(a)).symbols <= set(names)]
-    tests = [_function(a) for a in given]
+    tests = [meaning(a) for a in given]
     for values in product(*sides):
         point = {**known, **dict(zip(names, values, strict=True))}
         smaller = {n: point[n] for n in names}
@@ -265,4 +254,4 @@ def _is_point(
     full = {**{n: question.lower[n] for n in NAMES}, **point}
     inside = all(question.lower[n] <= v <= question.upper[n] for n, v in point.items())
     relevant = [a for a in question.assumptions if parse_condition(plain(a)).symbols <= set(point)]
-    return inside and all(_function(a)(full) for a in relevant) and claim(full) is truth
+    return inside and all(meaning(a)(full) for a in relevant) and claim(full) is truth

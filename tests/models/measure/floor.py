@@ -15,8 +15,9 @@ from itertools import accumulate, permutations
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
+
+from tests.models.execution import tensors_in
 
 __all__ = ["Floor", "floor", "floors"]
 
@@ -99,7 +100,7 @@ class _Trace:
         self.blocks.append(block)
 
     def among(self, value: Any) -> Iterator[_Block]:
-        for tensor in _tensors(value):
+        for tensor in tensors_in(value):
             block = self.here.get(tensor.data_ptr())
             if block is not None:
                 yield block
@@ -142,14 +143,6 @@ def _peak(blocks: list[_Block]) -> int:
     """What is taken at a moment counts together with what is given back behind it."""
     changes = sorted([(b.begin, 0, b.nbytes) for b in blocks] + [(b.end, 1, -b.nbytes) for b in blocks])
     return max(accumulate((change for *_, change in changes), initial=0))
-
-
-def _tensors(value: Any) -> Iterator[tvm.runtime.Tensor]:
-    if isinstance(value, tvm.runtime.Tensor):
-        yield value
-    elif isinstance(value, tuple | list | tvm_ffi.Array):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _nbytes(tensor: tvm.runtime.Tensor) -> int:

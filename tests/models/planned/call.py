@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
 
-from tests.models.execution import random_inputs
+from tests.models.execution import paths_of, random_inputs
 from tests.models.measure import Floor, Usage, floors, measured
 from tests.models.planned.case import Binding
 from tests.models.planned.variants import Machine, Variants
@@ -39,10 +38,7 @@ class Call:
     def arguments(self) -> list[Any]:
         """Random arguments, the conditions as `path` says."""
         function = self.variants.module[self.variants.case.function]
-        values = random_inputs(function, self.binding, self.seed)
-        for index, param in enumerate(function.params):
-            if param.name in self.path:
-                values[index] = tvm.runtime.tensor(np.array(self.path[param.name]))
+        values = random_inputs(function, self.binding, self.seed, self.path)
         return [_on(self.variants.device[0], value) for value in values]
 
     def on(self, machine: Machine, weights: Sequence[Any] = ()) -> Found:
@@ -55,7 +51,7 @@ class Call:
 
 def calls(variants: Variants, binding: Binding, seed: int = 0) -> list[Call]:
     """A call for each combination of the model's conditions."""
-    return [Call(variants, binding, path, seed) for path in _paths(variants.case.paths)]
+    return [Call(variants, binding, path, seed) for path in paths_of(variants.case.paths)]
 
 
 def needed(paths: Sequence[Call]) -> list[Floor]:
@@ -81,11 +77,6 @@ def _on(device: tvm.runtime.Device, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_on(device, item) for item in value)
     return tvm.runtime.tensor(value, device) if isinstance(value, tvm.runtime.Tensor) else value
-
-
-def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:
-    for values in product((False, True), repeat=len(conditions)):
-        yield dict(zip(conditions, values, strict=True))
 
 
 def _arrays(value: Any) -> list[np.ndarray]:

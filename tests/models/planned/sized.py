@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.relax.analysis import definable_tir_vars_in_type
 
-from tests.models.execution import public_function
+from tests.models.execution import is_condition, public_function
 from tests.models.imported import load_imported
 from tests.models.planned.case import Binding, Case
 from tests.models.zoo import MODELS
@@ -45,7 +44,7 @@ def _case(name: str, module: tvm.IRModule, sizes: Mapping[str, int], fault: str 
         bindings=(sizes,) if sizes else bindings,
         function=function,
         declared={s: bound for s, bound in _declared(module[function], "upper").items() if s in bindings[0]},
-        paths=tuple(p.name for p in module[function].params if _is_condition(p.ty)),
+        paths=tuple(p.name for p in module[function].params if is_condition(p.ty)),
         theirs=fault,
     )
 
@@ -66,7 +65,3 @@ def five_bindings(function: relax.Function) -> tuple[Binding, ...]:
 def _declared(function: relax.Function, which: str) -> dict[str, int]:
     found = (function.attrs or {}).get(f"tir_var_{which}_bound", {})
     return {str(name): int(bound) for name, bound in found.items()}
-
-
-def _is_condition(ty: Any) -> bool:
-    return isinstance(ty, relax.TensorType) and str(ty.dtype.dtype) == "bool" and ty.ndim == 0

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
@@ -25,7 +23,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.stages import OPAQUE, PLANNER, UNNAMED, tvm_pipeline
-from tests.models.execution import random_inputs
+from tests.models.execution import paths_of, random_inputs
 from tests.models.measure import ALLOCATOR, measured
 
 Binding: TypeAlias = Mapping[str, int]
@@ -123,8 +121,8 @@ def faults(
     for function, bindings in functions.items():
         everywhere, strict = side.timeline(function, {}), side.is_decided(function, flags)
         for binding in bindings:
-            found = [_held(machine, module, function, binding, path) for path in _paths(flags)]
-            for path, (held, known) in zip(_paths(flags), found, strict=True):
+            found = [_held(machine, module, function, binding, path) for path in paths_of(flags)]
+            for path, (held, known) in zip(paths_of(flags), found, strict=True):
                 where = f"{side.name} {function} {path}"
                 yield from _fault(side.timeline(function, path), known, held, where, strict=strict)
             if all(known == found[0][1] for _, known in found):
@@ -147,10 +145,7 @@ def _held(
 ) -> tuple[int, Binding]:
     """The most bytes of a call, and the binding with what became known during it."""
     machine[LETTING_GO]()
-    arguments = random_inputs(module[function], binding, 0)
-    for index, param in enumerate(module[function].params):
-        if param.name in path:
-            arguments[index] = tvm.runtime.tensor(np.array(path[param.name]))
+    arguments = random_inputs(module[function], binding, 0, path)
     known = dict(binding)
 
     def watch(_: Any, name: str, before: bool, result: Any, *__: Any) -> None:
@@ -160,8 +155,3 @@ def _held(
     machine.set_instrument(watch)
     _, usage = measured(lambda: machine[function](*arguments))
     return usage.total, known
-
-
-def _paths(flags: Sequence[str]) -> Iterator[Mapping[str, bool]]:
-    for values in product((False, True), repeat=len(flags)):
-        yield dict(zip(flags, values, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tests.models.execution import random_inputs
+from tests.models.execution import is_condition, paths_of, random_inputs
 from tests.mutation.vm.guarded_memory import guarded_copy
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "keeps_declared_bounds",
     "public_functions",
     "symbols_of",
-    "tensors_in",
 ]
 
 Binding = Mapping[str, int]
@@ -52,21 +51,16 @@ class Invocation:
 
 def at(mod: tvm.IRModule, function: str, binding: Binding) -> Iterator[Invocation]:
     """The calls of `function` at `binding`: one for each choice of its conditions, or the first few."""
-    names = [str(p.name) for p in mod[function].params if _is_condition(p.ty)]
-    choices = itertools.product((False, True), repeat=len(names))
+    names = [str(p.name) for p in mod[function].params if is_condition(p.ty)]
     numbers = any(_is_of_numbers(p.ty) for p in mod[function].params)
-    for values in itertools.islice(choices, _MOST_PATHS):
+    for path in itertools.islice(paths_of(names), _MOST_PATHS):
         for wide in (False, True) if numbers else (False,):
             yield Invocation(
                 function=function,
                 binding=tuple(sorted(binding.items())),
-                path=tuple(zip(names, values, strict=True)),
+                path=tuple(path.items()),
                 wide=wide,
             )
-
-
-def _is_condition(ty: Any) -> bool:
-    return isinstance(ty, relax.TensorType) and ty.ndim == 0 and str(ty.dtype.dtype) == "bool"
 
 
 def _is_of_numbers(ty: Any) -> bool:
@@ -107,12 +101,10 @@ def keeps_declared_bounds(mod: tvm.IRModule, invocation: Invocation) -> bool:
 
 def arguments(function: relax.Function, invocation: Invocation) -> list[Any]:
     """The arguments of a call, the same each time."""
-    values = random_inputs(function, dict(invocation.binding), seed=1)
-    path, rng = dict(invocation.path), np.random.default_rng(2)
+    values = random_inputs(function, dict(invocation.binding), 1, dict(invocation.path))
+    rng = np.random.default_rng(2)
     for index, param in enumerate(function.params):
-        if param.name in path:
-            values[index] = tvm.runtime.tensor(np.array(path[param.name]))
-        elif invocation.wide and _is_of_numbers(param.ty):
+        if invocation.wide and _is_of_numbers(param.ty):
             dtype = str(values[index].dtype)
             values[index] = tvm.runtime.tensor(rng.integers(0, 9, values[index].shape).astype(dtype))
     return values
@@ -125,12 +117,3 @@ def guarded(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(guarded(item) for item in value)
     return value
-
-
-def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors in a value, depth first."""
-    if isinstance(value, tvm.runtime.Tensor):
-        yield value
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | tvm.runtime.ShapeTuple):
-        for item in value:
-            yield from tensors_in(item)

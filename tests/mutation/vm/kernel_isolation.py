@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tests.models.execution import tensors_in
 from tests.mutation.vm.guarded_memory import PATTERNS, as_bytes, fill_with, guarded_copy, overrun
-from tests.mutation.vm.invocations import tensors_in
 
 __all__ = ["Isolated", "any_of_element", "causes_of", "run_isolated"]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
+from tests.models.execution import tensors_in
 from tests.mutation.vm.exact_builtins import make_exact
 from tests.mutation.vm.guarded_memory import ALLOCATOR, PATTERNS, as_bytes, fill_with, overrun
-from tests.mutation.vm.invocations import Invocation, arguments, guarded, tensors_in
+from tests.mutation.vm.invocations import Invocation, arguments, guarded
 from tests.mutation.vm.kernel_library import KernelLibrary, kernels_of
 from tests.mutation.vm.tracing import Trace
 
@@ -89,18 +91,10 @@ class Ready:
                 found.append(("second-call", two.error or "the second call does something else"))
             if _outcome(one) != _outcome(three):
                 found.append(("poison", three.error or "what was in memory before makes a difference"))
-        if any((as_bytes(c) != b).any() for c, b in zip(self.constants, before, strict=True)):
+        if self._restored(before):
             found.append(("constant-written", "a constant has changed"))
-        for constant, content in zip(self.constants, before, strict=True):
-            as_bytes(constant)[:] = content
         faults = [VmFault(kind=k, what=w, invocation=invocation, run="plain") for k, w in found]
-        return Observation(
-            invocation=invocation,
-            error=one.error,
-            results=one.results,
-            arguments=one.arguments,
-            faults=(*one.faults, *two.faults, *three.faults, *faults),
-        )
+        return replace(one, faults=(*one.faults, *two.faults, *three.faults, *faults))
 
     def traced(self, invocation: Invocation, entering: Callable[[str], None]) -> Observation:
         """Called with every kernel on copies of its arguments."""
@@ -113,22 +107,21 @@ class Ready:
         before = [as_bytes(c).copy() for c in self.constants]
         observed, result = self._call(machine, invocation, trace.memory.external)
         trace.finish(result)
-        if any((as_bytes(c) != b).any() for c, b in zip(self.constants, before, strict=True)):
+        if self._restored(before):
             trace.note("constant-written", "a constant has changed")
-        for constant, content in zip(self.constants, before, strict=True):
-            as_bytes(constant)[:] = content
         faults = [
             VmFault(kind=kind, what=what, invocation=invocation, run="traced")
             for kind, what in trace.faults.items()
         ]
-        return Observation(
-            invocation=invocation,
-            error=observed.error,
-            results=observed.results,
-            arguments=observed.arguments,
-            faults=(*faults, *observed.faults),
-            entered=frozenset(trace.entered),
-        )
+        return replace(observed, faults=(*faults, *observed.faults), entered=frozenset(trace.entered))
+
+    def _restored(self, before: Sequence[np.ndarray]) -> bool:
+        """Whether a constant has changed; all are as `before` again."""
+        changed = False
+        for constant, content in zip(map(as_bytes, self.constants), before, strict=True):
+            changed |= bool((constant != content).any())
+            constant[:] = content
+        return changed
 
     def _machine(self) -> relax.VirtualMachine:
         return relax.VirtualMachine(self.executable.mod, tvm.cpu(), memory_cfg={tvm.cpu(): ALLOCATOR})

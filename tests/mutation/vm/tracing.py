@@ -15,9 +15,9 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tests.models.execution import tensors_in
 from tests.mutation.vm.exact_builtins import itemsize
 from tests.mutation.vm.guarded_memory import address, as_bytes, byte_offset
-from tests.mutation.vm.invocations import tensors_in
 from tests.mutation.vm.kernel_isolation import Isolated, causes_of, run_isolated
 from tests.mutation.vm.shadow_memory import ShadowMemory, ShadowTensor
 
