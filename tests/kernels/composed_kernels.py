@@ -8,27 +8,11 @@ what was stored before.  Any number may be off by one.  A second kernel may read
 from __future__ import annotations
 
 from random import Random
-from textwrap import indent
 from typing import NamedTuple
 
-from tests.kernels.element_kernels import ElementKernel
+from tests.kernels.element_kernels import ElementKernel, Writer, written
 
 __all__ = ["composed_kernel"]
-
-_HEAD = "@I.ir_module\nclass Module:\n"
-_KERNEL = """    @T.prim_func(private=True, s_tir=True)
-    def {name}(a_: T.handle, b_: T.handle):
-        n = T.int64()
-        a = T.match_buffer(a_, ({n},), "float32")
-        b = T.match_buffer(b_, ({n},), "float32")
-{body}
-
-"""
-_MAIN = """    @R.function
-    def main(x: R.Tensor(({quoted},), "float32")):
-        n = T.int64()
-{calls}        return y
-"""
 
 
 class _Buffer(NamedTuple):
@@ -46,19 +30,15 @@ class _Way(NamedTuple):
     index: str
 
 
-class _Composer:
+def _way(index: str, *heads: str) -> list[_Way]:
+    return [_Way(heads, index)]
+
+
+class _Composer(Writer):
     def __init__(self, draw: Random, symbolic: bool) -> None:
-        self.draw, self.symbolic, self.made = draw, symbolic, 0
-        self.n, self.wide = ("n", "int64") if symbolic else ("16", "int32")
+        super().__init__(draw, symbolic)
         self.lines: list[str] = []
         self.full: list[_Buffer] = []
-
-    def name(self, letter: str) -> str:
-        self.made += 1
-        return f"{letter}{self.made}"
-
-    def off(self, often: float = 0.04) -> str:
-        return self.draw.choice((" + 1", " - 1")) if self.draw.random() < often else ""
 
     def number(self, value: int) -> str:
         return f"T.{self.wide}({value})"
@@ -67,67 +47,48 @@ class _Composer:
 
     def ways(self, extent: str) -> list[list[_Way]]:
         """Nests that go through a dimension together."""
-        i, j = self.name("i"), self.name("j")
+        i, j, every = self.name("i"), self.name("j"), "for {} in range({}{}):".format
         match self.draw.randrange(14):
             case 0:
-                return [[_Way((f"for {i} in range({extent}{self.off()}):",), f"{extent} - 1 - {i}")]]
+                return [_way(f"{extent} - 1 - {i}", every(i, extent, self.off()))]
             case 1:
                 heads = f"for {i}, {j} in T.grid(({extent} + 2) // 3, 3):", f"if {i} * 3 + {j} < {extent}:"
                 return [[_Way(heads[: 1 + (self.draw.random() < 0.9)], f"({i} * 3 + {j}{self.off()})")]]
             case 2:
-                return [
-                    [
-                        _Way(
-                            (f"for {i} in range({extent}{self.off()}):",),
-                            f"({i} + {self.draw.randrange(1, 4)}) % ({extent})",
-                        )
-                    ]
-                ]
+                loop = every(i, extent, self.off())
+                return [_way(f"({i} + {self.draw.randrange(1, 4)}) % ({extent})", loop)]
             case 3:
                 step = self.draw.choice((2, 3))
                 return [
-                    [_Way((f"for {i} in T.serial({first}, {extent}{self.off()}, step={step}):",), i)]
+                    _way(i, f"for {i} in T.serial({first}, {extent}{self.off()}, step={step}):")
                     for first in range(step)
                 ]
             case 4:
                 bound = self.draw.choice(("2", "3", f"({extent}) // 2"))
                 low = f"for {i} in range(T.min({bound}, {extent})):"
-                high = f"for {i} in range({bound}{self.off()}, {extent}):"
-                return [[_Way((low,), i)], [_Way((high,), i)]]
+                return [_way(i, low), _way(i, f"for {i} in range({bound}{self.off()}, {extent}):")]
             case 5:
                 test = self.draw.choice((f"{i} < 2", f"{i} % 3 == 1", f"{i} * 2 < {extent}", f"{i} >= 1"))
-                return [
-                    [_Way((f"for {i} in range({extent}):", f"if {one}:"), i)]
-                    for one in (test, f"T.Not({test})" if self.draw.random() < 0.95 else f"{i} > 2")
-                ]
+                other = f"T.Not({test})" if self.draw.random() < 0.95 else f"{i} > 2"
+                return [_way(i, every(i, extent, ""), f"if {one}:") for one in (test, other)]
             case 6:
-                return [
-                    [_Way((f"for {i} in range({extent} + 3):",), f"T.min({i}, {extent} - 1{self.off()})")]
-                ]
+                return [_way(f"T.min({i}, {extent} - 1{self.off()})", every(i, f"{extent} + 3", ""))]
             case 7:
-                return [
-                    [
-                        _Way(
-                            (f"for {i} in range({extent}):", f"for {j} in range({i}, {i} + 1):"),
-                            f"{j}{self.off()}",
-                        )
-                    ]
-                ]
+                inner = f"for {j} in range({i}, {i} + 1):"
+                return [_way(f"{j}{self.off()}", every(i, extent, ""), inner)]
             case 8:
-                halves = f"(({extent}) // 2)"
                 return [
-                    [_Way((f"for {i} in range(({extent} + 1) // 2{self.off()}):",), i)],
-                    [_Way((f"for {i} in range({halves}):",), f"{extent} - 1 - {i}")],
+                    _way(i, every(i, f"({extent} + 1) // 2", self.off())),
+                    _way(f"{extent} - 1 - {i}", every(i, f"(({extent}) // 2)", "")),
                 ]
             case 9:
                 kind = self.draw.choice(("int8", "int16", "uint8", "int32"))
-                cast = f'T.Cast("{self.wide}", T.Cast("{kind}", {extent}))'
-                return [[_Way((f"for {i} in range({cast}):",), i)]]
+                return [_way(i, every(i, f'T.Cast("{self.wide}", T.Cast("{kind}", {extent}))', ""))]
             case _:
                 first = self.draw.choice(("0", "0", "0", "-1", "1"))
                 if first != "0" and self.draw.random() < 0.7:
                     first = "0"
-                return [[_Way((f"for {i} in range({first}, {extent}{self.off()}):",), i)]]
+                return [_way(i, f"for {i} in range({first}, {extent}{self.off()}):")]
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -405,14 +366,5 @@ def composed_kernel(seed: int) -> ElementKernel:
     """The kernel, or the two of them, that are drawn from `seed`."""
     draw = Random(seed)
     symbolic = draw.random() < 0.55
-    n = "n" if symbolic else "16"
     names = ("k", "l") if draw.random() < 0.3 else ("k",)
-    text, calls, source = _HEAD, "", "x"
-    for name, result in zip(names, ("t", "y")[-len(names) :], strict=True):
-        body = indent(_Composer(draw, symbolic).body(), " " * 8)
-        text += _KERNEL.format(name=name, n=n, body=body)
-        out = f'R.Tensor(({n},), "float32")'
-        calls += f"        {result} = R.call_tir(Module.{name}, ({source},), out_ty={out})\n"
-        source = result
-    main = _MAIN.format(quoted='"n"' if symbolic else n, calls=calls)
-    return ElementKernel(text + main, symbolic, names)
+    return written(symbolic, **{name: _Composer(draw, symbolic).body() for name in names})

@@ -12,22 +12,21 @@ from random import Random
 from textwrap import indent
 from typing import NamedTuple
 
-__all__ = ["ElementKernel", "element_kernel"]
+__all__ = ["ElementKernel", "Writer", "element_kernel", "written"]
 
-_MODULE = """@I.ir_module
-class Module:
+_KERNEL = """
     @T.prim_func(private=True, s_tir=True)
-    def k(a_: T.handle, b_: T.handle):
+    def {name}(a_: T.handle, b_: T.handle):
         n = T.int64()
         a = T.match_buffer(a_, ({n},), "float32")
         b = T.match_buffer(b_, ({n},), "float32")
 {body}
-
+"""
+_MAIN = """
     @R.function
     def main(x: R.Tensor(({quoted},), "float32")):
         n = T.int64()
-        y = R.call_tir(Module.k, (x,), out_ty=R.Tensor(({n},), "float32"))
-        return y
+{calls}        return y
 """
 _BYTES = {"float64": 8, "float32": 4, "int32": 4, "float16": 2, "uint8": 1}
 
@@ -43,6 +42,35 @@ class ElementKernel(NamedTuple):
     names: tuple[str, ...] = ("k",)
 
 
+def written(symbolic: bool, **bodies: str) -> ElementKernel:
+    """Kernels of these bodies, by name, each on the result of the one before."""
+    n, quoted = ("n", '"n"') if symbolic else ("16", "16")
+    script, calls, source = "@I.ir_module\nclass Module:", "", "x"
+    for name, result in zip(bodies, ("t", "y")[-len(bodies) :], strict=True):
+        script += _KERNEL.format(name=name, n=n, body=indent(bodies[name], " " * 8))
+        out = f'R.Tensor(({n},), "float32")'
+        calls += f"        {result} = R.call_tir(Module.{name}, ({source},), out_ty={out})\n"
+        source = result
+    return ElementKernel(script + _MAIN.format(quoted=quoted, calls=calls), symbolic, tuple(bodies))
+
+
+class Writer:
+    """Draws statements: names that are new, and numbers that are off by one now and then."""
+
+    def __init__(self, draw: Random, symbolic: bool) -> None:
+        self.draw, self.symbolic, self.made = draw, symbolic, 0
+        self.n, self.wide = ("n", "int64") if symbolic else ("16", "int32")
+
+    def name(self, letter: str) -> str:
+        """A new name."""
+        self.made += 1
+        return f"{letter}{self.made}"
+
+    def off(self, often: float = 0.04) -> str:
+        """Mostly nothing, sometimes one more or less."""
+        return self.draw.choice((" + 1", " - 1")) if self.draw.random() < often else ""
+
+
 class _View(NamedTuple):
     """A buffer of `length` elements (as text) on the memory `memory`."""
 
@@ -52,11 +80,9 @@ class _View(NamedTuple):
     length: str
 
 
-class _Writer:
+class _Writer(Writer):
     def __init__(self, draw: Random) -> None:
-        self.draw, self.symbolic = draw, draw.random() < 0.4
-        self.n = "n" if self.symbolic else "16"
-        self.made = 0
+        super().__init__(draw, draw.random() < 0.4)
         self.written: list[_View] = []
         self.heads: list[str] = []
         self.parts: list[str] = []
@@ -64,13 +90,8 @@ class _Writer:
 
     # -- parts of statements --------------------------------------------------------------------------------
 
-    def name(self, letter: str) -> str:
-        self.made += 1
-        return f"{letter}{self.made}"
-
     def off(self, often: float = 0.07) -> str:
-        """Mostly nothing, sometimes one more or less."""
-        return self.draw.choice((" + 1", " - 1")) if self.draw.random() < often else ""
+        return super().off(often)
 
     def value(self, dtype: str, index: str) -> str:
         """A value to be stored, for an index of an element that is below 16 or n."""
@@ -103,9 +124,7 @@ class _Writer:
             return _View(name, of.memory, "float32", f"{of.length} - {first}{self.off()}")
         if kind == "strides":
             self.heads.append(
-                f'{name} = T.decl_buffer(({of.length}), "float32", data={of.name}.data, strides=[1])'.replace(
-                    f"({of.length})", f"({of.length},)"
-                )
+                f'{name} = T.decl_buffer(({of.length},), "float32", data={of.name}.data, strides=[1])'
             )
             return _View(name, of.memory, "float32", of.length)
         scale = _BYTES[kind]
@@ -257,7 +276,7 @@ class _Writer:
     def narrow(self, view: _View) -> str:
         """Counters that go through narrow integers."""
         dtype = self.draw.choice(("int8", "uint8", "int16", "int32"))
-        wide = "int64" if self.symbolic else "int32"
+        wide = self.wide
         if self.draw.random() < 0.5:
             return self.loop(
                 f'T.Cast("{wide}", T.Cast("{dtype}", {view.length}))', lambda i: self.store(view, i)
@@ -288,7 +307,7 @@ class _Writer:
 
     def counted(self, view: _View) -> str:
         """A loop that counts in a buffer."""
-        name, wide = self.name("w"), "int64" if self.symbolic else "int32"
+        name, wide = self.name("w"), self.wide
         store = self.store(view, f"{name}[0]")
         return (
             f'{name} = T.alloc_buffer((1,), "{wide}")\n{name}[0] = T.{wide}(0)\n'
@@ -391,9 +410,7 @@ class _Writer:
             self.draw.shuffle(self.parts)
         if self.symbolic and self.draw.random() < 0.15:
             self.parts.insert(self.draw.choice((0, len(self.parts))), "assert n == 8, 'eight'")
-        body = indent("\n".join((*self.heads, *self.parts)), " " * 8)
-        quoted = '"n"' if self.symbolic else "16"
-        return ElementKernel(_MODULE.format(n=self.n, quoted=quoted, body=body), self.symbolic)
+        return written(self.symbolic, k="\n".join((*self.heads, *self.parts)))
 
 
 def element_kernel(seed: int) -> ElementKernel:

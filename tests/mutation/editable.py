@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-__all__ = ["EditableFunction", "Sequence", "Step", "inline_sizes", "rebuild", "take_apart"]
+__all__ = ["EditableFunction", "Sequence", "Step", "inline_sizes", "rebuild", "rewritten", "take_apart"]
 
 
 @dataclass(eq=False, slots=True)
@@ -101,6 +101,18 @@ def rebuild(edited: EditableFunction, body: Sequence | None = None) -> Any:
     function, names = edited.original, edited.renamed
     body = _rebuild_sequence(body or edited.body, names)
     return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+
+def rewritten(mod: tvm.IRModule, change: Callable[[Sequence], None]) -> tvm.IRModule:
+    """`mod` with every sequence of its Relax functions changed."""
+    functions = dict(mod.functions_items())
+    for name, function in mod.functions_items():
+        if isinstance(function, relax.Function):
+            edited = take_apart(function)
+            for sequence in edited.sequences():
+                change(sequence)
+            functions[name] = rebuild(edited)
+    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 def _rebuild_sequence(sequence: Sequence, names: dict[Any, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tests.mutation.editable import Sequence, rebuild, take_apart
+from tests.mutation.editable import Sequence, rewritten
 
 __all__ = ["with_low_guards"]
 
@@ -18,14 +18,7 @@ _LOW = 16
 
 def with_low_guards(mod: tvm.IRModule) -> tvm.IRModule:
     """`mod` with every If on sizes beyond all machines taking its second branch from small sizes on."""
-    functions = dict(mod.functions_items())
-    for name, function in mod.functions_items():
-        if isinstance(function, relax.Function):
-            edited = take_apart(function)
-            for sequence in edited.sequences():
-                _lower(sequence)
-            functions[name] = rebuild(edited)
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return rewritten(mod, _lower)
 
 
 def _lower(sequence: Sequence) -> None:

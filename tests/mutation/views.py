@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.op import memory
 from tvm.script import relax as R  # noqa: N812
 
-from tests.mutation.editable import Sequence, Step, rebuild, take_apart
+from tests.mutation.editable import Sequence, Step, rewritten
 
 __all__ = ["with_views"]
 
@@ -20,14 +20,7 @@ _VIEW = "runtime.TVMTensorCreateView"
 
 def with_views(mod: tvm.IRModule) -> tvm.IRModule:
     """`mod` with every tensor on a storage made a view."""
-    functions = dict(mod.functions_items())
-    for name, function in mod.functions_items():
-        if isinstance(function, relax.Function):
-            edited = take_apart(function)
-            for sequence in edited.sequences():
-                _rewrite(sequence, {})
-            functions[name] = rebuild(edited)
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return rewritten(mod, lambda sequence: _rewrite(sequence, {}))
 
 
 def _rewrite(sequence: Sequence, whole: dict[Any, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import tvm
 
@@ -56,13 +56,9 @@ def case(
     name: str | None = None,
     function: str = "main",
     declared: Binding | None = None,
-    paths: tuple[str, ...] = (),
-    pipeline: Literal["default", "target"] = "default",
-    large: bool = False,
-    theirs: str | None = None,
-    devices: int = 1,
+    **more: Any,
 ) -> Callable[[Builder], Builder]:
-    """Enter the builder into the table, under its own name where there is no other `name`."""
+    """Enter the builder into the table, under its own name where there is no other `name`; see `Case`."""
 
     def enter(build: Builder) -> Builder:
         called = name or build.__name__
@@ -72,11 +68,7 @@ def case(
             bindings=tuple(bindings),
             function=function,
             declared=declared or {},
-            paths=paths,
-            pipeline=pipeline,
-            large=large,
-            theirs=theirs,
-            devices=devices,
+            **more,
         )
         return build
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import tvm
 
@@ -33,18 +34,11 @@ class Model:
 MODELS: dict[str, Model] = {}
 
 
-def model(
-    *,
-    sizes: Mapping[str, int] | None = None,
-    needs: str | None = None,
-    fault: str | None = None,
-    runs: bool = True,
-) -> Callable[[Builder], Builder]:
-    """Enter the builder into the table under its own name."""
+def model(**more: Any) -> Callable[[Builder], Builder]:
+    """Enter the builder into the table under its own name; see `Model`."""
 
     def enter(build: Builder) -> Builder:
-        name = build.__name__
-        MODELS[name] = Model(name=name, build=build, sizes=sizes or {}, needs=needs, fault=fault, runs=runs)
+        MODELS[build.__name__] = Model(name=build.__name__, build=build, **more)
         return build
 
     return enter

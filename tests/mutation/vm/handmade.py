@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 from tvm.script import from_source
 
+from tests.hostile import texts
+
 __all__ = ["DOUBLE", "HANDMADE", "MATRIX", "alloc", "constant_weights", "function", "module_of", "storage"]
 
 MATRIX = 'R.Tensor(("n", 16), "float32")'
@@ -32,50 +34,43 @@ def kernel(name: str, store: str, *buffers: str, anywhere: bool = False) -> str:
 
 def storage(name: str, nbytes: str = "n * 64") -> str:
     """A line that reserves bytes, by default those of one matrix."""
-    size = f'R.shape([{nbytes}]), R.prim_value(0), R.str("global"), R.dtype("uint8")'
-    return f"{name} = R.memory.alloc_storage({size})"
+    return f"{name} = {texts.storage(nbytes)}"
 
 
 def alloc(name: str, on: str, offset: str = "0") -> str:
     """A line that places a matrix on a storage."""
-    kind = 'R.shape([n, 16]), R.dtype("float32")'
-    return f"{name} = R.memory.alloc_tensor({on}, R.prim_value({offset}), {kind})"
+    return f"{name} = {texts.tensor(on, 'n, 16', offset)}"
 
 
-def function(head: str, *lines: str, private: bool = False) -> str:
-    """A function of the module, which it calls `cls`."""
-    decorator = f"    @R.function({'private=True, ' if private else ''}pure=False)\n"
-    body = "".join(f"        {line}\n" for line in ("cls = Module", *lines))
-    return f"\n{decorator}    def {head}:\n{body}"
+def function(parameters: str, *lines: str, result: str = MATRIX, private: str = "") -> str:
+    """A function of the module, which it calls `cls`; `private`: its name, where no one else calls it."""
+    how = "private=True, pure=False" if private else "pure=False"
+    return texts.function(parameters, "cls = Module", *lines, result=result, name=private or "main", how=how)
 
 
 def module_of(*parts: str) -> tvm.IRModule:
     """The module of these kernels and functions."""
-    return from_source("@I.ir_module\nclass Module:" + "".join(parts))
+    return from_source(texts.module(*parts))
 
 
 _TWICE = "target[v, w] = source[v, w] * T.float32(2)"
 DOUBLE = kernel("double", _TWICE, "source", "target", anywhere=True)
-_N = "n = T.int64()"
 
 
-def _flags(*names: str) -> str:
-    return ", ".join(f'{name}: R.Tensor((), "bool")' for name in names)
-
-
+_FLAGS = f"c: {texts.FLAG}, d: {texts.FLAG}"
 _PARTS: Mapping[str, tuple[str, ...]] = {
     # a callee places two tensors on a storage of its caller's, who then uses one half of it again
     "storage_handed_on": (
         DOUBLE,
         function(
-            f"place(x: {MATRIX}, s: R.Object) -> {MATRIX}",
-            *(_N, alloc("a", "s"), alloc("b", "s", "n * 64")),
+            f"x: {MATRIX}, s: R.Object",
+            *(alloc("a", "s"), alloc("b", "s", "n * 64")),
             *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "return b"),
-            private=True,
+            private="place",
         ),
         function(
-            f"main(x: {MATRIX}) -> {MATRIX}",
-            *(_N, storage("s", "n * 128"), storage("t"), "b = cls.place(x, s)"),
+            f"x: {MATRIX}",
+            *(storage("s", "n * 128"), storage("t"), "b = cls.place(x, s)"),
             *(alloc("c", "s"), alloc("d", "t"), "_1 = cls.double(b, c)", "_2 = cls.double(c, d)"),
             *("_3 = R.memory.kill_tensor(c)", "return d"),
         ),
@@ -85,27 +80,15 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
         kernel("add", "c[v, w] = a[v, w] + b[v, w] * T.float32(3)", "a", "b", "c"),
         kernel("double", "a[v, w] = a[v, w] * T.float32(2)", "a"),
         function(
-            f"fill(x: {MATRIX}, y: {MATRIX}, out: {MATRIX}) -> {MATRIX}",
+            f"x: {MATRIX}, y: {MATRIX}, out: {MATRIX}",
             *("_1 = cls.add(x, y, out)", "_2 = cls.double(out)", "return out"),
-            private=True,
+            private="fill",
         ),
         function(
-            f"main(x: {MATRIX}, y: {MATRIX}) -> {MATRIX}",
-            *(
-                _N,
-                storage("s"),
-                alloc("a", "s"),
-                storage("t"),
-                alloc("b", "t"),
-                storage("u"),
-                alloc("c", "u"),
-            ),
-            *(
-                "_1 = cls.fill(x, y, a)",
-                "_2 = cls.fill(a, x, b)",
-                "_3 = cls.double(a)",
-                "_4 = cls.add(a, b, c)",
-            ),
+            f"x: {MATRIX}, y: {MATRIX}",
+            *(line for one, on in zip("abc", "stu", strict=True) for line in (storage(on), alloc(one, on))),
+            *("_1 = cls.fill(x, y, a)", "_2 = cls.fill(a, x, b)", "_3 = cls.double(a)"),
+            "_4 = cls.add(a, b, c)",
             *("_5 = R.memory.kill_tensor(a)", "_6 = R.memory.kill_tensor(b)", "return c"),
         ),
     ),
@@ -113,15 +96,15 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "recursion_in_place": (
         kernel("double", _TWICE, "source", "target"),
         function(
-            f"again(x: {MATRIX}, out: {MATRIX}, {_flags('c', 'd')}) -> {MATRIX}",
-            *(_N, "_1 = cls.double(x, out)", "if c:", f"    {storage('s')}", f"    {alloc('a', 's')}"),
+            f"x: {MATRIX}, out: {MATRIX}, {_FLAGS}",
+            *("_1 = cls.double(x, out)", "if c:", f"    {storage('s')}", f"    {alloc('a', 's')}"),
             *("    _2 = cls.double(out, a)", '    r = cls.again(a, out, d, R.const(False, "bool"))'),
             *("else:", "    r = out", "return r"),
-            private=True,
+            private="again",
         ),
         function(
-            f"main(x: {MATRIX}, {_flags('c', 'd')}) -> {MATRIX}",
-            *(_N, storage("s"), alloc("a", "s"), storage("t"), alloc("b", "t")),
+            f"x: {MATRIX}, {_FLAGS}",
+            *(storage("s"), alloc("a", "s"), storage("t"), alloc("b", "t")),
             *("_1 = cls.again(x, a, c, d)", "_2 = cls.double(a, b)", "return b"),
         ),
     ),
@@ -129,16 +112,18 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "two_results_of_a_callee": (
         DOUBLE,
         function(
-            f"both(x: {MATRIX}) -> R.Tuple({MATRIX}, {MATRIX})",
-            *(_N, storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
+            f"x: {MATRIX}",
+            *(storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
             *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "return (a, b)"),
-            private=True,
+            result=f"R.Tuple({MATRIX}, {MATRIX})",
+            private="both",
         ),
         function(
-            f"main(x: {MATRIX}) -> R.Tuple({MATRIX}, {MATRIX}, {MATRIX})",
-            *(_N, "p = cls.both(x)", "a = p[0]", "b = p[1]"),
+            f"x: {MATRIX}",
+            *("p = cls.both(x)", "a = p[0]", "b = p[1]"),
             *(storage("s"), alloc("c", "s"), storage("t"), alloc("d", "t")),
             *("_1 = cls.double(b, c)", "_2 = cls.double(a, d)", "return (a, c, d)"),
+            result=f"R.Tuple({MATRIX}, {MATRIX}, {MATRIX})",
         ),
     ),
 }

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="guarded memory needs
 Planned = module_of(
     DOUBLE,
     function(
-        f"main(x: {MATRIX}) -> {MATRIX}",
-        *("n = T.int64()", storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
+        f"x: {MATRIX}",
+        *(storage("s", "n * 128"), alloc("a", "s"), alloc("b", "s", "n * 64")),
         *("_1 = cls.double(x, a)", "_2 = cls.double(a, b)", "_3 = R.memory.kill_tensor(a)", "return b"),
     ),
 )
