@@ -22,7 +22,7 @@ from tests.models.execution import tensors_in
 
 __all__ = [
     *("PATTERNS", "Array", "Machine", "Shows"),
-    *("depends_on_storages", "differs", "fails", "floats", "gives", "old_bytes", "refused", "runs"),
+    *("depends_on_storages", "differs", "fails", "floats", "gives", "old_bytes", "refused"),
 ]
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -92,15 +92,6 @@ def fails(machine: Machine, words: str, *arguments: Any, **how: Any) -> bool:
     except Exception as error:
         return words in str(error)
     return False
-
-
-def runs(machine: Machine, *arguments: Any) -> bool:
-    """False where the run ends with an error."""
-    try:
-        machine.run(*arguments)
-    except Exception:
-        return False
-    return True
 
 
 Shows: TypeAlias = Callable[[Machine, Machine], bool]

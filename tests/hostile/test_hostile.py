@@ -52,14 +52,13 @@ class Hostile(NamedTuple):
 
 
 Of = tuple[str, Kind]
-Findings = Mapping[Of, list[Diagnostic]]
 
 
 class Checked(NamedTuple):
     """The modules of programs and of their twins, each read once, and the findings in them."""
 
     modules: Mapping[Of, tvm.IRModule]
-    findings: Findings
+    findings: Mapping[Of, list[Diagnostic]]
 
 
 def _spoken_of(text: str) -> str:
@@ -125,15 +124,9 @@ def _read(source: ModuleSource, file: Path, stage: StageName) -> tuple[FileResul
     return result_of(str(file), told), kept[0]
 
 
-@pytest.fixture(scope="module")
-def findings(checked: Checked) -> Findings:
-    """The findings in each program that is asked for, and in its twin."""
-    return checked.findings
-
-
 @every_program
-def test_found_by_the_fitting_rule(one: Hostile, findings: Findings) -> None:
-    program, found = one.program, findings[one.name, "module"]
+def test_found_by_the_fitting_rule(one: Hostile, checked: Checked) -> None:
+    program, found = one.program, checked.findings[one.name, "module"]
     fitting = [d for d in found if d.rule == program.rule]
     assert fitting, found
     assert {str(d.severity) for d in fitting} == {program.severity}, fitting
@@ -141,23 +134,17 @@ def test_found_by_the_fitting_rule(one: Hostile, findings: Findings) -> None:
         assert program.verdict in {d.verdict for d in fitting}, fitting
     if program.counterexample is not None:
         assert program.counterexample in [d.counterexample for d in fitting], fitting
+    if program.on_line is not None:
+        lines = enumerate(str(one.source("module")).split("\n"), start=1)
+        wanted = {number for number, line in lines if program.on_line in line}
+        assert wanted & {d.span.line for d in fitting if d.span}, (wanted, fitting)
     errors = {d.rule for d in found if d.severity is Severity.ERROR}
     assert errors <= {program.rule} | program.also, found
 
 
-@pytest.mark.parametrize("one", [one for one in EVERY if one.program.on_line], ids=lambda one: one.name)
-def test_found_on_the_line(one: Hostile, findings: Findings) -> None:
-    program, source = one.program, one.source("module")
-    assert isinstance(source, str) and program.on_line is not None
-    lines = enumerate(source.split("\n"), start=1)
-    wanted = {number for number, line in lines if program.on_line in line}
-    found = [d for d in findings[one.name, "module"] if d.rule == program.rule]
-    assert wanted & {d.span.line for d in found if d.span}, (wanted, found)
-
-
 @every_program
-def test_twin_is_clean(one: Hostile, findings: Findings) -> None:
-    found = findings[one.name, "twin"]
+def test_twin_is_clean(one: Hostile, checked: Checked) -> None:
+    found = checked.findings[one.name, "twin"]
     assert not [d for d in found if d.rule == one.program.rule or d.severity is Severity.ERROR], found
 
 

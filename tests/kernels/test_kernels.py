@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import tvm
-from tvm import tirx
 
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.linter import check
@@ -21,6 +20,7 @@ from symalloc.rulebook.rule import load_rules
 from tests.kernels.byte_machine import ByteMachine, Performed, TooLongError, UnsupportedError
 from tests.kernels.operators import legalised, random_call
 from tests.mutation.harness import mutants
+from tests.mutation.kernels import kernels_of
 from tests.mutation.operators import RUN_OPERATORS
 from tests.scale import NIGHTLY, tries
 
@@ -29,10 +29,6 @@ SEEDS = 600 if NIGHTLY else 102
 EXTENTS = (1, 2, 6)
 OFF = {name: RUN_OPERATORS[name] for name in ("shift a store", "shift a load", "extend a loop")}
 STEPS = tries(6_000, 40_000)
-
-
-def kernels_of(module: tvm.IRModule) -> dict[str, Any]:
-    return {v.name_hint: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
 
 
 def sizes_of(kernel: Kernel) -> Iterator[dict[str, int]]:

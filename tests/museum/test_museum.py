@@ -39,19 +39,12 @@ def test_found_by_the_fitting_rule(exhibit: Exhibit) -> None:
     first = findings[0]
     assert first.verdict is None or first.verdict == exhibit.verdict
     assert exhibit.stage is None or exhibit.stage == first.stage
-
-
-@pytest.mark.parametrize("exhibit", [e for e in EXHIBITS if e.on_line], ids=lambda e: e.name)
-def test_points_at_the_line(exhibit: Exhibit) -> None:
-    lines = exhibit.path.read_text().splitlines()
-    places = {d.span.line for d in _findings(exhibit) if d.span is not None}
-    wanted = {number for number, text in enumerate(lines, 1) if exhibit.on_line and exhibit.on_line in text}
-    assert places & wanted, (places, wanted)
-
-
-@pytest.mark.parametrize("exhibit", [e for e in EXHIBITS if e.counterexample], ids=lambda e: e.name)
-def test_shows_the_smallest_counterexample(exhibit: Exhibit) -> None:
-    assert (exhibit.counterexample, True) in [(d.counterexample, d.smallest) for d in _findings(exhibit)]
+    if exhibit.on_line is not None:
+        lines = enumerate(exhibit.path.read_text().splitlines(), 1)
+        wanted = {number for number, text in lines if exhibit.on_line in text}
+        assert wanted & {d.span.line for d in findings if d.span is not None}
+    if exhibit.counterexample is not None:
+        assert (exhibit.counterexample, True) in [(d.counterexample, d.smallest) for d in findings]
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda e: e.name)

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from tests.mutation.editable import rebuild, take_apart
+from tests.mutation.kernels import kernels_of
 from tests.mutation.operators import OPERATORS, Operator
 
 __all__ = ["Mutant", "mutants"]
@@ -45,7 +46,7 @@ def _mutants_of(
     name: str, mod: tvm.IRModule, operator: tuple[str, Operator], tries: int, random: Random
 ) -> Iterator[Mutant]:
     functions = [g for g, f in mod.functions_items() if isinstance(f, relax.Function)]
-    kernels = {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
+    kernels = kernels_of(mod)
     seen: set[str] = set()
     for _ in range(tries):
         target = random.choice(functions)

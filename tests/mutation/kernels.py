@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm.tirx.buffer import BufferType
 
-__all__ = ["takes_offset", "with_offset_factor", "written_parameters"]
+__all__ = ["kernels_of", "nodes", "takes_offset", "with_offset_factor", "written_parameters"]
+
+
+def kernels_of(mod: tvm.IRModule) -> dict[str, Any]:
+    """The PrimFuncs of a module by name."""
+    functions = mod.functions_items()
+    return {str(name.name_hint): f for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)}
+
+
+def nodes(root: Any, kind: type) -> list[Any]:
+    """The nodes of a kind."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, ((kind, found.append),))
+    return found
 
 
 def written_parameters(function: Any) -> list[int]:
     """The positions of the parameters that a kernel stores to, or hands as a whole to an intrinsic."""
-    buffers = [p if type(p.ty).__name__ == "BufferType" else None for p in function.params]
-    written = {hash(buffer) for buffer in _written(function.body)}
+    written = [store.buffer for store in nodes(function.body, tvm.tirx.BufferStore)]
+    written += [a for call in nodes(function.body, tvm.ir.Call) for a in call.args if type(a) is tvm.ir.Var]
     return [
-        position for position, buffer in enumerate(buffers) if buffer is not None and hash(buffer) in written
+        position
+        for position, param in enumerate(function.params)
+        if isinstance(param.ty, BufferType) and any(param.same_as(one) for one in written)
     ]
-
-
-def _written(node: Any) -> Iterator[Any]:
-    kind = type(node).__name__
-    if kind == "BufferStore":
-        yield node.buffer
-        yield from _within(node.value)
-        yield from _within(node.indices)
-    elif kind == "SBlock":
-        yield from _written(node.init)
-        yield from _written(node.body)
-    elif kind == "TensorLoad":
-        yield from _within(node.indices)
-    elif kind == "Var":
-        yield node
-    else:
-        yield from _within(node)
-
-
-def _within(node: Any) -> Iterator[Any]:
-    if node is None or isinstance(node, (int, float, str, bool)):
-        return
-    if type(node).__name__ in ("Array", "list", "tuple"):
-        for item in node:
-            yield from _written(item)
-        return
-    info = getattr(type(node), "__tvm_ffi_type_info__", None)
-    for field in info.fields if info is not None else ():
-        if field.name not in ("span", "ty", "reads", "writes"):
-            yield from _written(getattr(node, field.name, None))
 
 
 def takes_offset(param: Any) -> bool:

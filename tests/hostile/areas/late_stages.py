@@ -126,7 +126,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "SYM303",
         (_END, f"{_END}        H[T.int64(<<0|5>>)] = H[T.int64(0)] - T.int64(1)\n"),
         on_line="cls.double",
-        shows=_stops("Mismatched out.shape[0]"),
+        shows=_stops("Mismatched b.shape[0]"),
     ),
     _late(
         "the function that computes the offset rounds down",
@@ -165,7 +165,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ("y, heap, 1, 1, 1", "y, heap, 1, <<1, 1|3, 0>>"),
         severity="warning",
         on_line="cls.double",
-        shows=_stops("Mismatched out.shape[0]"),
+        shows=_stops("Mismatched b.shape[0]"),
     ),
     _late(
         "behind VMShapeLower a match_cast compares nothing: what does is missing",
@@ -174,6 +174,6 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         ("y, heap, 1, 1, 1", "y, heap, 1, <<1, 1|3, 0>>"),
         severity="warning",
         on_line="cls.double",
-        shows=_stops("Mismatched out.shape[0]"),
+        shows=_stops("Mismatched b.shape[0]"),
     ),
 )

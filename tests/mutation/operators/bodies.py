@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tests.mutation.editable import EditableFunction, Step
+from tests.mutation.kernels import nodes
 
 __all__ = [
     "ON_DATA",
@@ -97,7 +98,7 @@ def _edit(
     """Replace one node of `kind` in one kernel that the function calls."""
     called = {s.steps[i].operator for s, i in function.find(Step.calls_global)}
     kernels = [(name, k) for name, k in sorted(function.kernels.items()) if name in called]
-    places = [(name, k, place) for name, k in kernels for place in range(len(_nodes(k.body, kind)))]
+    places = [(name, k, place) for name, k in kernels for place in range(len(nodes(k.body, kind)))]
     if not places:
         return None
     name, kernel, place = random.choice(places)
@@ -128,16 +129,9 @@ def _edit(
 
 def _touches_scratch(kernel: Any, node: Any) -> bool:
     """Whether a buffer that is no parameter is loaded from or stored to in `node`."""
-    buffers = [store.buffer for store in _nodes(node, tirx.BufferStore)]
-    buffers += [load.source for load in _nodes(node, _LOAD)]
+    buffers = [store.buffer for store in nodes(node, tirx.BufferStore)]
+    buffers += [load.source for load in nodes(node, _LOAD)]
     return any(not any(buffer.same_as(param) for param in kernel.params) for buffer in buffers)
-
-
-def _nodes(root: Any, kind: type) -> list[Any]:
-    """The nodes of a kind."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, ((kind, found.append),))
-    return found
 
 
 def _shifted(node: Any, random: Random) -> tuple[Any, str] | None:
@@ -155,7 +149,7 @@ def _on_data(loads: bool) -> str:
 
 
 def _loads(index: Any) -> bool:
-    return bool(_nodes(index, _LOAD))
+    return bool(nodes(index, _LOAD))
 
 
 def _with_indices(node: Any, indices: list[Any]) -> Any:

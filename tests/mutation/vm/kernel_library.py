@@ -10,7 +10,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.vm_build import _vmcodegen, _vmlink
 
-__all__ = ["KernelLibrary", "kernels_of"]
+from tests.mutation.kernels import kernels_of
+
+__all__ = ["KernelLibrary"]
 
 # LLVM takes most of the time otherwise
 _TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
@@ -46,15 +48,6 @@ class KernelLibrary:
         if known is None:
             return False
         return bool(known.same_as(kernel) or tvm_ffi.structural_equal(known, kernel, map_free_vars=True))
-
-
-def kernels_of(mod: tvm.IRModule) -> dict[str, Any]:
-    """The PrimFuncs of a module by name."""
-    return {
-        str(name.name_hint): function
-        for name, function in mod.functions_items()
-        if isinstance(function, tvm.tirx.PrimFunc)
-    }
 
 
 def _compile(kernels: Mapping[str, Any]) -> Any:

@@ -12,10 +12,11 @@ import tvm
 from tvm import relax
 
 from tests.models.execution import tensors_in
+from tests.mutation.kernels import kernels_of
 from tests.mutation.vm.exact_builtins import make_exact
 from tests.mutation.vm.guarded_memory import ALLOCATOR, PATTERNS, as_bytes, fill_with, overrun
 from tests.mutation.vm.invocations import Invocation, arguments, guarded
-from tests.mutation.vm.kernel_library import KernelLibrary, kernels_of
+from tests.mutation.vm.kernel_library import KernelLibrary
 from tests.mutation.vm.tracing import Trace
 
 __all__ = ["Arrays", "Observation", "Ready", "VmFault", "make_ready"]
