@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from symalloc.prover.domain import Box
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, lt, ne
-from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
+from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
 
 NAMES = ("a", "b")
 
@@ -37,22 +37,23 @@ def polynomials() -> st.SearchStrategy[Expr]:
     return st.recursive(_leaves(), lambda inner: _sums(inner) | _products(inner), max_leaves=5)
 
 
-def sizes() -> st.SearchStrategy[Expr]:
-    """Expressions with every kind of atom; divisors are positive constants."""
+def sizes(leaves: st.SearchStrategy[Expr] | None = None, most: int = 8) -> st.SearchStrategy[Expr]:
+    """Expressions with every kind of atom; divisors are positive constants up to `most`."""
 
     def extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-        divisor = st.integers(1, 8)
+        divisor = st.integers(1, most)
         return st.one_of(
             _sums(inner),
             _products(inner),
             st.builds(floordiv, inner, divisor),
             st.builds(mod, inner, divisor),
+            st.builds(round_up, inner, st.just(most)),
             st.builds(minimum, inner, inner),
             st.builds(maximum, inner, inner),
             st.builds(lambda a, b, c, d: select(le(a, b), c, d), inner, inner, inner, inner),
         )
 
-    return st.recursive(_leaves(), extend, max_leaves=6)
+    return st.recursive(_leaves() if leaves is None else leaves, extend, max_leaves=6)
 
 
 def conditions(expressions: st.SearchStrategy[Expr] | None = None) -> st.SearchStrategy[Condition]:

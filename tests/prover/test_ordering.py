@@ -6,36 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prover.domain import Domain, SyntacticOrder, alternatives, candidates
-from symalloc.size.choice import maximum, minimum, select
-from symalloc.size.condition import le
+from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
+from tests.prover.brute import sizes
 from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
 VALUES = (-7, -1, 0, 1, 2, 15, 16, 17, 64, 1000)
 
 
-def leaves() -> st.SearchStrategy[Expr]:
-    return st.one_of(
-        st.integers(-130, 130).map(constant), st.sampled_from([N, M, N * M, N * N, 64 * N, M - 3])
-    )
-
-
-def grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    return st.one_of(
-        st.builds(lambda a, b: a + b, inner, inner),
-        st.builds(lambda a, b: a - b, inner, inner),
-        st.builds(lambda a, b: a * b, inner, st.integers(-3, 3)),
-        st.builds(lambda a, b: maximum(a, b), inner, inner),
-        st.builds(lambda a, b: minimum(a, b), inner, inner),
-        st.builds(lambda a, d: floordiv(a, d), inner, st.integers(1, 64)),
-        st.builds(lambda a, d: mod(a, d), inner, st.integers(1, 64)),
-        st.builds(lambda a: round_up(a, 64), inner),
-        st.builds(lambda a, b, c: select(le(a, 16), b, c), inner, inner, inner),
-    )
-
-
-exprs = st.recursive(leaves(), grown, max_leaves=6)
+exprs = sizes(
+    st.integers(-130, 130).map(constant) | st.sampled_from([N, M, N * M, N * N, 64 * N, M - 3]), most=64
+)
 domains = st.sampled_from(
     [Domain(), Domain(lower={"n": 1}), Domain(lower={"m": -10}), Domain(default_lower=-10)]
 )

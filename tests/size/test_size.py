@@ -36,24 +36,16 @@ def _python(text: str, point: dict[str, int]) -> object:
 
 
 @given(sizes())
-def test_what_is_written_reads_back(expr: Expr) -> None:
-    assert parse_expr(str(expr)) == expr
-
-
-@given(sizes())
 @settings(max_examples=tries(100, 600))
-def test_what_is_written_means_the_same_to_python(expr: Expr) -> None:
+def test_what_is_written_reads_back_and_means_the_same_to_python(expr: Expr) -> None:
+    assert parse_expr(str(expr)) == expr
     assert all(_python(str(expr), p) == expr.evaluate(p) for p in points(SMALL))
 
 
 @given(conditions())
-def test_conditions_read_back(condition: Condition) -> None:
+@settings(max_examples=tries(100, 600))
+def test_conditions_read_back_and_mean_the_same_to_python(condition: Condition) -> None:
     assert parse_condition(str(condition)) == condition
-
-
-@given(conditions())
-@settings(max_examples=tries(60, 600))
-def test_conditions_mean_the_same_to_python(condition: Condition) -> None:
     assert all(bool(_python(str(condition), p)) is condition.evaluate(p) for p in points(SMALL))
 
 
