@@ -18,9 +18,14 @@ def kernels_of(mod: tvm.IRModule) -> dict[str, Any]:
 
 
 def nodes(root: Any, kind: type) -> list[Any]:
-    """The nodes of a kind."""
+    """The nodes of a kind, in the order in which TVM maps them."""
     found: list[Any] = []
-    tvm_ffi.structural_walk(root, ((kind, found.append),))
+
+    def note(node: Any) -> Any:
+        found.append(node)
+        return node
+
+    tvm_ffi.structural_map(root, (kind, note))
     return found
 
 
