@@ -12,14 +12,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle threads take time from the tests
 
 import gc
-import inspect
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import count
 from pathlib import Path
-from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -42,28 +39,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGCHLD):
     signal.signal(number, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-_frame_info = inspect.getframeinfo
-
-
-@cache
-def _is_own(filename: str) -> bool:
-    return "/lib/python" not in filename and Path(filename).exists()
-
-
-def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
-    """Look for source lines in files of one's own only.
-
-    TVM's script parser asks for the whole stack, sixty frames of pytest, for each decorator, and reads the
-    line of one.  `inspect` goes through all modules for each frame whose file it does not find.
-    """
-    code = frame.f_code
-    if not _is_own(code.co_filename):
-        return inspect.Traceback(code.co_filename, frame.f_lineno, code.co_name, None, None)
-    return _frame_info(frame, context)
-
-
-inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
 
 
 def pytest_configure(config: pytest.Config) -> None:

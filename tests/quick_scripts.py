@@ -2,18 +2,20 @@
 
 The parser evaluates every piece of an expression by itself: it makes Python's syntax tree of it and compiles
 that; it enters a source span for names and operators, too, of which nothing is built.  Here what consists of
-names and constants is evaluated directly, all else by TVM.  A decorator takes the whole stack; here it is
-taken where somebody looks at it.  The nightly run takes no short cut.
+names and constants is evaluated directly, all else by TVM.  A decorator takes the whole stack and the source
+of its sixty frames, and reads a line of one; here only that is read.  The nightly run takes no short cut.
 """
 
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import wraps
 from types import EllipsisType, FrameType, NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 Names = Mapping[str, Any]
 
@@ -25,6 +27,7 @@ def read_scripts_quickly() -> None:
     """Have TVM's parser take the short cuts."""
     from tvm.relax.script.parser import entry as functions
     from tvm.script.parser.core import doc, evaluator
+    from tvm.script.parser.ir import entry as modules
     from tvm.tirx.script.parser import entry as kernels
 
     plain = _Plain(doc)
@@ -51,7 +54,7 @@ def read_scripts_quickly() -> None:
 
     for entry in table.values():
         entry.to_doc.func = to_doc_quickly
-    functions.inspect = kernels.inspect = _LateInspect()
+    functions.inspect = kernels.inspect = modules.inspect = _LateInspect()
 
     @wraps(evaluate)
     def evaluate_quickly(node: Any, names: Names | None) -> Any:
@@ -70,28 +73,23 @@ def read_scripts_quickly() -> None:
 
 
 class _LateInspect:
-    """`inspect`, whose stacks are looked through when somebody asks for a frame."""
+    """`inspect`, whose stacks have the lines of their frames where somebody asks for one."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(inspect, name)
 
-    def stack(self) -> Sequence[inspect.FrameInfo]:
-        return _LateStack(sys._getframe(1))
+    def stack(self) -> Sequence[_LateFrame]:
+        return [_LateFrame(frame, line) for frame, line in traceback.walk_stack(sys._getframe(1))]
 
 
-class _LateStack(Sequence[inspect.FrameInfo]):
-    def __init__(self, frame: FrameType) -> None:
-        self._frame = frame
+class _LateFrame(NamedTuple):
+    frame: FrameType
+    lineno: int
 
-    @cached_property
-    def _frames(self) -> list[inspect.FrameInfo]:
-        return inspect.getouterframes(self._frame)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._frames[index]
-
-    def __len__(self) -> int:
-        return len(self._frames)
+    @property
+    def code_context(self) -> list[str] | None:
+        line = linecache.getline(self.frame.f_code.co_filename, self.lineno)
+        return [line] if line else None
 
 
 class _Plain:

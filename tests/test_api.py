@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import builtins
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from symalloc.report.plan_text import fit_lines, plans_as_text
 from symalloc.report.quantities import human_bytes
 from symalloc.report.text import render_text
 from tests.modules import FAULTY
+from tests.pool.processes import ran
 from tests.relax.built import graph
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -156,7 +156,7 @@ def test_sympy_for_assumptions_and_bindings() -> None:
 
 def test_prove_imports_sympy_for_sympy_only() -> None:
     program = "import sys, symalloc; symalloc.prove('4*m <= 16'); sys.exit('sympy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert ran(sys.executable, "-c", program)[0] == 0
 
 
 def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.pool.processes import ran
 
 pytestmark = pytest.mark.slow
 
@@ -55,11 +56,6 @@ def test_the_names_are_known_to_tvm(first: str, installed: Path) -> None:
         f"import numpy as np\nimport {first}\n{_KNOWN}{_BUILD if first == 'tvm' else ''}\nprint('known')"
     )
     paths = os.pathsep.join([str(installed), str(ROOT)])
-    found = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": paths, "SYMALLOC_REPLACE_TVM_PLANNER": str(int(first == "tvm"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.stdout.strip() == "known", found.stderr
+    given = {"PYTHONPATH": paths, "SYMALLOC_REPLACE_TVM_PLANNER": str(int(first == "tvm"))}
+    _, out, err = ran(sys.executable, "-c", program, env=os.environ | given)
+    assert out.strip() == "known", err

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import symalloc
+from tests.pool.processes import ran
 
 pytestmark = pytest.mark.slow
 
@@ -26,21 +26,8 @@ symalloc.nothing_such
 def test_mypy_sees_the_types_of_public_names(tmp_path: Path) -> None:
     names = "".join(f"symalloc.{name}\n" for name in symalloc.__all__)
     (tmp_path / "user.py").write_text(USER + names)
-    answer = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--config-file",
-            "pyproject.toml",
-            str(tmp_path / "user.py"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parent.parent,
-    ).stdout
+    checked = ("mypy", "--strict", "--config-file", "pyproject.toml", tmp_path / "user.py")
+    _, answer, _ = ran(sys.executable, "-m", *checked, cwd=Path(__file__).parent.parent)
     revealed = [line.split("is ")[1] for line in answer.splitlines() if "Revealed" in line]
     for text, expected in zip(revealed, ("int", "Verdict", "int", "PlannedModule"), strict=True):
         assert expected in text

@@ -18,7 +18,7 @@ import tvm
 from symalloc.cli.bindings import MOST_BINDINGS
 from symalloc.pool.trace import trace_as_json
 from tests.modules import CHAIN
-from tests.pool.processes import descendants, until_busy, until_gone
+from tests.pool.processes import descendants, ran, until_busy, until_gone
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -317,8 +317,8 @@ def test_a_plan_that_cannot_be_shown_or_written_leaves_nothing(run: Run, folder:
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_closed_streams(closed: str) -> None:
     code = f"import sys; sys.{closed} = None; from symalloc.cli.main import main; main(['prove', 'm >= 0'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    status, _, err = ran(sys.executable, "-c", code)
+    assert (status, err) == (0, "")
 
 
 # -- Ctrl-C and other ends

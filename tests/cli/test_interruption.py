@@ -14,24 +14,13 @@ from time import sleep
 import pytest
 
 from symalloc.cli.main import Interruption
+from tests.pool.processes import ran
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _handlers() -> list[object]:
     return [signal.getsignal(number) for number in ENDS]
-
-
-@pytest.fixture(autouse=True)
-def _listening() -> object:
-    """Whatever this run was started with: Ctrl-C is ignored in the background of a shell."""
-    before = {number: signal.getsignal(number) for number in ENDS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "status"), [*zip(ENDS, (130, 143, 129), strict=True)])
@@ -90,22 +79,18 @@ def test_a_signal_during_a_destructor_of_z3_ends_the_command(tmp_path: Path) -> 
         f"a*a*a + b*b*b*{i + 3} + c*c*c != {i * i + 31}*d*e + 7*(a*b // (c + {i + 1}))" for i in range(300)
     ]
     (tmp_path / "hard.json").write_text(json.dumps([{"id": c, "constraint": c} for c in hard]))
-    done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "interrupted")
+    status, out, err = ran(sys.executable, "-c", SWALLOWED, cwd=tmp_path, timeout=120)
+    assert (status, out, err.strip()) == (130, "", "interrupted")
     assert [file.name for file in tmp_path.iterdir()] == ["hard.json"]
 
 
 def test_signals_that_are_ignored_stay_so() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
-    with Interruption() as interruption:
-        signal.raise_signal(signal.SIGHUP)
+    try:
+        with Interruption() as interruption:
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     assert not interruption.came
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -19,6 +18,7 @@ from symalloc.cli import output
 from symalloc.cli.main import VERBS, cli
 from symalloc.native.library import installed_library
 from tests.modules import CHAIN
+from tests.pool.processes import ran
 
 Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("tvm", "tvm_ffi", "sympy", "z3", "numpy")
@@ -34,8 +34,7 @@ def test_nothing_heavy_is_imported(statement: str) -> None:
         f"atexit.register(lambda: print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules]))\n"
         f"{statement}\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("HEAVY []\n")
+    assert ran(sys.executable, "-c", code)[1].endswith("HEAVY []\n")
 
 
 def test_help_names_every_verb(run: Run) -> None:
@@ -139,14 +138,8 @@ def test_steps_leave_no_lines_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_shell_completes(words: str, completed: str) -> None:
     count = str(len(words.split()) - 1)
     asked = {"_SYMALLOC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
-    done = subprocess.run(
-        [sys.executable, "-m", "symalloc"],
-        env=os.environ | asked,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed in done.stdout.splitlines()
+    _, out, _ = ran(sys.executable, "-m", "symalloc", env=os.environ | asked)
+    assert completed in out.splitlines()
 
 
 TWO_VERBS = """
@@ -166,15 +159,9 @@ def test_torch_is_not_imported_for_a_model_of_another_kind(tmp_path: Path) -> No
     for name in ("torch", "torch_c_dlpack_ext"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
     (tmp_path / "model.py").write_text(CHAIN)
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_VERBS],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(main_module.__file__).parents[2]}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(main_module.__file__).parents[2]}"}
+    status, _, err = ran(sys.executable, "-c", TWO_VERBS, cwd=tmp_path, env=environment)
+    assert status == 0, err
     assert not (tmp_path / "imported").exists()
 
 
@@ -216,10 +203,9 @@ def test_a_full_disk_is_no_fault_of_ours(run: Run, monkeypatch: pytest.MonkeyPat
     assert run("rules") == (2, "", "error: output: No space left on device\n")
 
 
-def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_quiet() -> None:
     command = f"{sys.executable} -c 'from symalloc.cli.main import main; main([\"rules\"])' | true"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    assert ran("bash", "-c", command)[2] == ""
 
 
 def test_an_interrupt_during_the_import_is_answered(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from tvm import relax
 from examples.serving import make_model
 from symalloc.native.library import installed_library
 from tests.pool.library import ROOT
+from tests.pool.processes import ran
 from tests.scale import NIGHTLY
 from tests.test_docs import blocks
 
@@ -46,7 +46,7 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("cmake and g++ build the example")
     folder = tmp_path_factory.mktemp("build")
     package = installed_library().parent / "share/cmake/symalloc"
-    status, out, err = _ran(["cmake", "-S", SOURCES, "-B", folder, f"-Dsymalloc_DIR={package}"])
+    status, out, err = ran("cmake", "-S", SOURCES, "-B", folder, f"-Dsymalloc_DIR={package}")
     assert status == 0, out + err
     return folder
 
@@ -55,19 +55,14 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(configured: Path) -> Path:
     if not NIGHTLY:
         pytest.skip("the nightly run compiles the example")
-    status, out, err = _ran(["cmake", "--build", configured])
+    status, out, err = ran("cmake", "--build", configured)
     assert status == 0, out + err
     return configured / "serve"
 
 
 @pytest.fixture
 def serve(program: Path) -> Run:
-    return lambda *arguments: _ran([program, *arguments])
-
-
-def _ran(command: list[object]) -> tuple[int, str, str]:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
+    return lambda *arguments: ran(program, *map(str, arguments))
 
 
 def _sum(model: Path, rows: int) -> float:
@@ -139,7 +134,7 @@ def test_arguments_that_make_no_sense_end_it(
 
 
 def test_no_python_is_in_the_process(program: Path) -> None:
-    libraries = _ran(["ldd", program])[1]
+    libraries = ran("ldd", program)[1]
     assert "libsymalloc.so" in libraries and "libtvm_runtime.so" in libraries
     assert "python" not in re.sub(r"=> \S+", "", libraries) and "libtvm_compiler" not in libraries
     assert "not found" not in libraries
@@ -151,12 +146,8 @@ def test_the_documented_commands_print_what_is_documented(tmp_path: Path) -> Non
     (commands,) = (b.text for b in blocks("console") if b.document == "docs/deployment.md")
     (shown,) = (b.text for b in blocks("text") if b.document == "docs/deployment.md")
     script = commands.replace("$ ", "")
-    if not _installed():
-        pytest.skip("the installed package is older than its sources")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-ec", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-    )
-    assert done.returncode == 1, done.stderr
+    status, out, err = ran("bash", "-ec", script, cwd=tmp_path, env=environment)
+    assert status == 1, err
     for line in shown.splitlines():
-        assert re.search("^" + ".*".join(map(re.escape, line.split("…"))) + "$", done.stdout, re.MULTILINE)
+        assert re.search("^" + ".*".join(map(re.escape, line.split("…"))) + "$", out, re.MULTILINE)

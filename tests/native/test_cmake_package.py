@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from examples.serving import make_model
 from symalloc.errors import SymallocError
 from symalloc.native import library
 from tests.pool.library import ROOT
+from tests.pool.processes import ran
 from tests.test_docs import blocks
 
 PROGRAM = Path(__file__).with_name("public_header.cc")
@@ -52,8 +52,8 @@ except Exception as error:
 
 
 def test_without_tvms_runtime_the_pool_says_so() -> None:
-    status, said = _ran(sys.executable, "-c", _NO_RUNTIME, str(library.installed_library()), folder=ROOT)
-    assert status == 0 and "TVM's runtime is not in this process" in said, said
+    status, out, err = ran(sys.executable, "-c", _NO_RUNTIME, library.installed_library(), cwd=ROOT)
+    assert status == 0 and "TVM's runtime is not in this process" in out, err
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the program")
@@ -69,14 +69,9 @@ def test_the_headers_keep_their_promises_and_the_documented_program_runs(tmp_pat
     arguments += [f"-I{library.installed_library().parent}/include", f"-I{tmp_path}"]
     arguments += [f"-isystem{folder}" for folder in foreign]
     arguments += ["-Wl,--no-as-needed", *map(str, libraries), *(f"-Wl,-rpath,{f.parent}" for f in libraries)]
-    status, said = _ran("g++", str(PROGRAM), *arguments, "-o", "program", folder=tmp_path)
-    assert status == 0, said
-    status, said = _ran(str(tmp_path / "program"), folder=tmp_path)
+    status, _, err = ran("g++", PROGRAM, *arguments, "-o", "program", cwd=tmp_path)
+    assert status == 0, err
+    status, out, err = ran(tmp_path / "program", cwd=tmp_path)
     # model.so is loaded several times: TVM says so where the system maps it elsewhere
-    kept = [line for line in said.splitlines() if not line.startswith("Warning:SystemLib symbol ")]
+    kept = [line for line in (out + err).splitlines() if not line.startswith("Warning:SystemLib symbol ")]
     assert (status, kept) == (0, ["3584 bytes live"])
-
-
-def _ran(*command: str, folder: Path) -> tuple[int, str]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    return done.returncode, done.stdout + done.stderr

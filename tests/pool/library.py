@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.pool.processes import ran
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "native"
@@ -18,11 +19,7 @@ def built(target: str, folder: Path, *options: str) -> Path:
     if shutil.which("cmake") is None:
         pytest.skip("there is no cmake to build the native core with")
     configure = ("cmake", "-S", SOURCES, "-B", folder, f"-DPython_EXECUTABLE={sys.executable}")
-    _run(*configure, *options)
-    _run("cmake", "--build", folder, "--target", target)
+    for command in ((*configure, *options), ("cmake", "--build", folder, "--target", target)):
+        status, out, err = ran(*command)
+        assert status == 0, out + err
     return folder
-
-
-def _run(*command: str | Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,16 +5,24 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from time import sleep
+from typing import Any
 
 import pytest
 
 LONGEST = 120  # seconds: a busy machine is no failure
+
+
+def ran(*command: str | Path, **how: Any) -> tuple[int, str, str]:
+    """The exit status of a program, and what it says on its two streams."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
+    return done.returncode, done.stdout, done.stderr
 
 
 def died(work: Callable[[], object]) -> tuple[int, str]:

@@ -6,7 +6,6 @@ import ctypes
 import faulthandler
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
 from tests.pool.guard_faults import FaultPlan, run_fault
-from tests.pool.processes import died, survives
+from tests.pool.processes import died, ran, survives
 
 PAGE = 4096
 
@@ -130,12 +129,10 @@ ctypes.c_uint8.from_address(second.alloc(64, tag="block").pointer + 64).value = 
 
 
 def test_a_fault_is_named_once_by_handlers_in_a_ring() -> None:
-    done = subprocess.run([sys.executable, "-c", IN_A_RING], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGSEGV
-    assert done.stderr.startswith(
-        "symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\nFatal Python"
-    )
-    assert done.stderr.count("symalloc: ") == 1
+    status, _, said = ran(sys.executable, "-c", IN_A_RING)
+    assert status == -signal.SIGSEGV
+    line = "symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\n"
+    assert said.startswith(f"{line}Fatal Python") and said.count("symalloc: ") == 1
 
 
 def test_a_handler_that_never_ends_does_not_hold_the_process_up() -> None:

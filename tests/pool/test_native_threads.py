@@ -7,7 +7,6 @@ import platform
 import random
 import re
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from symalloc.pool.native_pool import BlockHandle
 from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import PoolOptions
 from tests.pool.library import ROOT, built
-from tests.pool.processes import at_once, survives, until
+from tests.pool.processes import at_once, ran, survives, until
 
 KIB, MIB, PAGE = 2**10, 2**20, 4096
 MEMBARRIER = 324  # its number on x86-64
@@ -201,10 +200,9 @@ def _output(program: str, build: str, *arguments: str) -> str:
     """What a program of native/test prints, built for `build`."""
     options = [] if build == "plain" else [f"-DSYMALLOC_SANITIZE={build}"]
     folder = built(program, ROOT / "build" / f"stress-{build}", *options)
-    done = subprocess.run([folder / program, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    status, out, err = ran(folder / program, *arguments)
+    assert (status, err) == (0, ""), out + err
+    return out
 
 
 @pytest.mark.sanitize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -18,7 +17,7 @@ from hypothesis import given
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.trace import ExactSize
-from tests.pool.processes import survives, until, until_asleep
+from tests.pool.processes import ran, survives, until, until_asleep
 from tests.pool.steps import STEPS, Step
 
 KIB, MIB = 2**10, 2**20
@@ -259,10 +258,7 @@ time.sleep(0.05)
 
 
 def test_python_ends_while_threads_of_it_wait() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDS_WHILE_OTHERS_WAIT], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert ran(sys.executable, "-c", _ENDS_WHILE_OTHERS_WAIT) == (0, "", "")
 
 
 @given(steps=STEPS)
