@@ -14,7 +14,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle thr
 import gc
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO, TextIOWrapper
 from itertools import count
 from pathlib import Path
 
@@ -145,12 +147,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
     """Call `symalloc` with the arguments; give the exit status and the text of both streams."""
 
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
+    def call(*arguments: str | Path, stdin: bytes | None = None) -> tuple[int, str, str]:
         from symalloc.cli.main import main
 
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin)))
         with pytest.raises(SystemExit) as stop:
             main(list(map(str, arguments)))
         out, err = capsys.readouterr()

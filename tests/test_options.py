@@ -50,12 +50,7 @@ SECTIONS = (
     ("Budgets", "`symalloc budget` and `symalloc.budget` take", BudgetOptions, budget_command),
     ("Running", "`symalloc run` and `symalloc.run` take", RunOptions, run_command),
     ("Packing", "`symalloc pack` and `symalloc.pack` take", PackOptions, pack_command),
-    (
-        "Pools",
-        "`symalloc.Pool` takes, `symalloc replay` and `report` some of",
-        PoolOptions,
-        replay_command,
-    ),
+    ("Pools", "`symalloc.Pool` takes, `symalloc replay` and `report` some of", PoolOptions, replay_command),
     ("Lowering", "The same verbs, and `symalloc lint`, take", ModuleOptions, plan_command),
     ("Editors", "As `initializationOptions` the language server takes", ServerOptions, None),
 )

@@ -69,6 +69,9 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
     opened = open_page(model.page)
     document = json.loads(as_json(function_document(model.report)))
     buffers = _buffers(model)
+    for told in model.report.samples:
+        opened.set(**told.binding)
+        assert opened.page.locator("#gain").inner_text() == gain_text(changed(told, binding=ordered(told)))
     operators = {b["name"]: b["operator"] for arena in document["arenas"] for b in arena["buffers"]}
     assert len(document["samples"]) >= 3
     for sample in document["samples"]:
@@ -77,6 +80,8 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
         compared = numbers.keys() & RECKONED
         assert {"arena", "floor", "unshared", "call", "call_unplanned", "call_tvm_unbounded"} <= compared
         assert {key: numbers[key] for key in compared} == {key: sample[key] for key in compared}
+        label = opened.page.locator("#profile").get_attribute("aria-label") or ""
+        assert f"peak {human_bytes(sample['floor'])} at" in label
         rows = opened.rows("#tensors", "#tables")
         assert {row[0] for row in rows} == buffers.keys()
         for name, operator, size, formula, _, offset, *_ in rows:
@@ -256,14 +261,6 @@ def test_the_peak_and_its_tensors_are_those_of_the_report(model: Model, open_pag
         assert [row[2] for row in rows] == [size for *_, size in told], "the largest first"
 
 
-def test_the_live_bytes_of_our_plan_peak_at_the_floor(model: Model, open_page: Open) -> None:
-    opened = open_page(model.page)
-    for sample in model.report.samples[:3]:
-        opened.set(**sample.binding)
-        label = opened.page.locator("#profile").get_attribute("aria-label") or ""
-        assert f"peak {human_bytes(sample.floor)} at" in label
-
-
 def test_tensors_bear_their_operator_in_every_view(model: Model, open_page: Open) -> None:
     opened = open_page(model.page, size=(1600, 1000))
     operators = {origin.operator for origin in model.report.origins.values() if origin.operator}
@@ -276,22 +273,6 @@ def test_tensors_bear_their_operator_in_every_view(model: Model, open_page: Open
         said = opened.page.locator("#map .block").first.get_attribute("aria-label") or ""
         assert re.search(r" \((\w+)\): ", said), said
     assert len(drawn) == 3
-
-
-def test_the_sentence_on_top_has_the_reports_figures(model: Model, open_page: Open) -> None:
-    opened = open_page(model.page)
-    for sample in model.report.samples[:3]:
-        opened.set(**sample.binding)
-        said = opened.page.locator("#gain").inner_text()
-        assert said == gain_text(changed(sample, binding=ordered(sample)))
-        assert f"holds at most {human_bytes(sample.call)}" in said
-        assert f"without a plan {human_bytes(sample.call_unplanned)}" in said
-        tvm = (
-            sample.call_unbounded
-            if sample.call_bounded is None or sample.label == "beyond"
-            else sample.call_bounded
-        )
-        assert f"with TVM's plan {human_bytes(tvm)}" in said
 
 
 def test_sizes_view_and_budget_are_in_the_address(model: Model, open_page: Open) -> None:

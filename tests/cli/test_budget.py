@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 import tvm.script
 from tvm import relax
 
 import symalloc
 from symalloc.program.packed_contracts import contract_of, contracts
-from symalloc.report.document import schema_text
+from tests.cli.documents import read_as
 from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -56,8 +55,7 @@ def test_the_json_is_described(run: Run) -> None:
     given = ("--device", "1GiB", "--state", CACHE, "--bind", SIZES)
     free = ("--free", "max_total_seq_len", "--free", "max_batch_size")
     status, text, _ = run("budget", str(CHAT), *given, *free, "--format", "json")
-    document = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(schema_text("budget"))).validate(document)
+    document = read_as("budget", text)
     assert status == 0 and document["fits"] is True and document["unknown"] == []
     found = symalloc.budget(CHAT, device="1GiB", state=CACHE, bind=SIZES, free=[free[1], free[3]])
     assert found.total == document["total"]

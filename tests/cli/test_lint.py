@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-import jsonschema
 import pytest
 import tvm
 
 from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted, output_options
 from symalloc.relax.files.load import read_one
-from symalloc.report.document import schema_text
+from tests.cli.documents import read_as
 from tests.modules import FAULTY
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -78,8 +77,7 @@ def test_comments_allow_and_say_when_they_do_not(run: Run, model: Path) -> None:
 def test_json_goes_to_a_file_whole(run: Run, model: Path) -> None:
     status, out, _ = run("lint", str(model), *ONLY, "--format", "json", "-o", "report.json", "--exit-zero")
     assert (status, out) == (0, "")
-    document = json.loads(Path("report.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(json.loads(schema_text("lint"))).validate(document)
+    document = read_as("lint", Path("report.json").read_text(encoding="utf-8"))
     assert [d["rule"] for d in document["diagnostics"]] == ["SYM101"]
     assert sorted(p.name for p in Path.cwd().iterdir()) == ["model.py", "report.json"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import symalloc
-from symalloc.cli.main import main
 from symalloc.relax.files.load import load_one
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -67,18 +64,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(embedding(), "m.onnx")
     Path("model.py").write_text(FUNCTIONS)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as stop:
-            main(list(arguments))
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 def test_a_model_of_onnx_goes_through_the_verbs(run: Run) -> None:

@@ -7,21 +7,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from symalloc.report.document import schema_text
+from tests.cli.documents import HEAD, read_as
 from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
 Run = Callable[..., tuple[int, str, str]]
-MODULE = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
+MODULE = f"""{HEAD}\
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
         if c:
@@ -64,8 +58,7 @@ def test_buffers_keep_the_limit_of_a_device_or_are_named(module: Path, run: Run)
     assert status == 0
     assert "  more than 1.0 KiB in one buffer: `" in " ".join(out.splitlines()) and "64*n B at n = 17" in out
     out = run("plan", module, "--format", "json", "--max-buffer", "4KiB")[1]
-    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
-    (main,) = json.loads(out)["functions"]
+    (main,) = read_as("plan", out)["functions"]
     assert {(t["bytes"], t["limit"], t["binding"]["n"]) for t in main["too_large"]} == {("64*n", 4096, 65)}
     assert all(b["offset"] == "0" for arena in main["arenas"] for b in arena["buffers"])
 
@@ -74,9 +67,8 @@ def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run)
     output = tmp_path / "planned.json"
     status, out, _ = run("plan", module, "--format", "json", "--compare", "tvm", "-o", output)
     assert status == 0
-    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
     assert run("lint", output)[0] == 0
-    (function,) = json.loads(out)["functions"]
+    (function,) = read_as("plan", out)["functions"]
     results = [one for one in function["arenas"] if one["result"] is not None]
     arenas = [one for one in function["arenas"] if one["result"] is None]
     assert sum(len(one["buffers"]) for one in function["arenas"]) == 6 + len(results)
@@ -89,12 +81,7 @@ def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run)
         assert sample["unshared"] == 6 * 64 * n
 
 
-QUOTIENT = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
+QUOTIENT = f"""{HEAD}\
     @R.function
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor((), "float32"):
         n, m = T.int64(), T.int64()
@@ -131,16 +118,11 @@ def test_a_sample_shows_what_makes_the_peak(run: Run) -> None:
     assert "    alloc5 (matmul2)  256*n " in out
 
 
-RESULTS = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
+RESULTS = f"""{HEAD}\
     @R.function
-    def {name}(x: R.Tensor(("n", 64), "float32"), y: R.Tensor(("n", 64), "float32")):
+    def {{name}}(x: R.Tensor(("n", 64), "float32"), y: R.Tensor(("n", 64), "float32")):
         n = T.int64()
-        {body}
+        {{body}}
         return d
 """
 
@@ -190,9 +172,7 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, r
     assert (
         "`main`: its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
     )
-    document = json.loads(out)
-    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(document)
-    fits = document["functions"][0]["fits"]
+    fits = read_as("plan", out)["functions"][0]["fits"]
     assert fits["arenas"]["condition"] == "n <= 174762" == fits["call"]["condition"]
     (largest,) = fits["arenas"]["largest"]
     assert largest == {"symbol": "n", "at": {}, "value": 174762, "monotone": True, "alike": []}
@@ -243,12 +223,7 @@ def test_a_whole_call_against_a_budget(tmp_path: Path, run: Run) -> None:
 
 # -- donated inputs ------------------------------------------------------------------------------------------
 
-STEP = """
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Step:
+STEP = f"""{HEAD}\
     @R.function
     def main(w: R.Tensor(("n", 8), "float32"), g: R.Tensor(("n", 8), "float32")) -> R.Tensor:
         n = T.int64()

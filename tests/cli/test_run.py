@@ -7,15 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import symalloc
 from symalloc.cli.bindings import bindings, parse_sweeps
 from symalloc.pool.statistics_scope import statistics
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
-from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
+from tests.cli.documents import HEAD, read_as
 from tests.modules import CHAIN
 from tests.pool.processes import descendants, until_busy, until_gone
 from tests.scale import part
@@ -84,12 +83,7 @@ def test_an_arena_that_is_sized_later_has_no_figure_at_entry(run: Run) -> None:
 
 # -- on a pool ----------------------------------------------------------------------------------------------
 
-ISSUE = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
+ISSUE = f"""{HEAD}\
     @T.prim_func
     def fill(out: T.handle):
         m = T.int64()
@@ -131,14 +125,13 @@ def test_a_sweep_on_a_pool_shows_what_was_used(run: Run) -> None:
 def test_every_plan_gives_the_same_results(plan: str, run: Run) -> None:
     options = ("--bind", "n=7", "--plan", plan, "--pool", "--check", "--format", "json", "--repeat", "3")
     status, out, _ = run("run", "module.py", *options)
-    document = json.loads(out)
+    document = read_as("run", out)
     assert status == 0 and document["ok"] and document["refused"] is None
     (found,) = document["runs"]
     assert found["binding"] == {"n": 7} and found["plan"] == plan and found["same_as_unplanned"]
     assert (found["arena"] is not None) == (plan == "symalloc")
     # a shape heap at the first call; then an arena and the output, or two tensors and the output
     assert document["pool"]["allocations"] == 1 + 3 * (2 if plan == "symalloc" else 3)
-    jsonschema.validate(document, json.loads(schema_text("run")))
 
 
 def test_a_limit_that_is_too_small_names_who_holds_the_memory(run: Run) -> None:
@@ -182,8 +175,7 @@ def test_a_caller_whose_memory_the_pool_refuses_is_refused(run: Run) -> None:
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
     path = Path(__file__).parents[2] / "examples" / file
     options = ("--bind", f"n={n}", "--check", "--format", "json")
-    document = json.loads(run("run", path, *options, "--limit", "64MiB")[1])
-    jsonschema.validate(document, json.loads(schema_text("run")))
+    document = read_as("run", run("run", path, *options, "--limit", "64MiB")[1])
     taken = document["limit"]["sums"]
     assert document["limit"]["binding"] == {"n": n}
     assert document["pool"]["peak_live"] == taken["call"] <= taken["again"] < taken["everything"]

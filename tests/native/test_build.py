@@ -29,11 +29,7 @@ FULL = "c++: fatal error: the disk is full"
     ],
 )
 def test_without_a_compiler_that_works_nothing_is_installed(
-    tmp_path: Path,
-    compiler: str | None,
-    python: str | None,
-    environment: dict[str, str],
-    words: str,
+    tmp_path: Path, compiler: str | None, python: str | None, environment: dict[str, str], words: str
 ) -> None:
     programs = tmp_path / "programs"  # all that are on the PATH
     programs.mkdir()

@@ -16,15 +16,9 @@ from symalloc.native.native_functions import pool_functions
 from tests.pool.library import SOURCES
 
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
-ROOMS = {
-    "pool": "_PoolFunctions",
-    "packer": "_PackerFunctions",
-    "array": "_ArrayFunctions",
-}
+ROOMS = {"pool": "_PoolFunctions", "packer": "_PackerFunctions", "array": "_ArrayFunctions"}
 # registered under the same prefix: called by compiled programs alone, and one of Python's
-OTHERS = {
-    *("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.deliver_interrupt"),
-}
+OTHERS = {*("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.deliver_interrupt")}
 
 
 def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

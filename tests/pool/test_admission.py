@@ -331,19 +331,20 @@ def test_a_thread_that_ends_within_keeps_no_other_from_its_turn() -> None:
         assert admitted(pool, 10 * PAGE)
 
 
-def test_one_that_waits_is_told_that_the_pool_is_closed_or_its_limit_too_low() -> None:
-    for ends, error in ((pools_end, PoolUsageError), (limits_fall, OutOfMemoryError)):
-        pool = pool_of(10)
-        with pool.admit(6 * PAGE), ThreadPoolExecutor(1) as other:
-            waits = other.submit(lambda pool=pool: pool.admit(8 * PAGE).__enter__())
-            ends(pool)
-            with pytest.raises(error, match=r"the pool is closed|more than the limit of 28672"):
-                waits.result()
-
-
-def pools_end(pool: symalloc.Pool) -> None:
-    pool.close()
-
-
-def limits_fall(pool: symalloc.Pool) -> None:
-    pool.limit = 7 * PAGE
+@pytest.mark.parametrize(
+    ("ends", "error", "said"),
+    [
+        (lambda pool: pool.close(), PoolUsageError, "the pool is closed"),
+        (lambda pool: setattr(pool, "limit", 7 * PAGE), OutOfMemoryError, "more than the limit of 28672"),
+    ],
+    ids=["closed", "too low"],
+)
+def test_one_that_waits_is_told_that_the_pool_is_closed_or_its_limit_too_low(
+    ends: Callable[[symalloc.Pool], None], error: type[Exception], said: str
+) -> None:
+    pool = pool_of(10)
+    with pool.admit(6 * PAGE), ThreadPoolExecutor(1) as other:
+        waits = other.submit(lambda: pool.admit(8 * PAGE).__enter__())
+        ends(pool)
+        with pytest.raises(error, match=said):
+            waits.result()

@@ -207,13 +207,20 @@ def test_damage_to_a_tensor_is_raised_by_the_next_allocation(capfd: pytest.Captu
     pool.free(pool.alloc(1))
 
 
-def test_pages_are_counted_and_limited() -> None:
-    pool = InstrumentedPool(guard=True, limit=4 * PAGE)
-    handles = [pool.alloc(n) for n in (1, PAGE, PAGE + 1)]
+def test_pages_are_counted_and_limited_and_callbacks_are_asked() -> None:
+    pool, seen = InstrumentedPool(guard=True, limit=4 * PAGE), list[int]()
+    handles = [pool.alloc(n, tag=f"t{n}") for n in (1, PAGE, PAGE + 1)]
     counted = pool.statistics()
     assert (counted.live, counted.used, counted.reserved) == (2 * PAGE + 2, 4 * PAGE, 4 * PAGE)
-    with pytest.raises(OutOfMemoryError, match="limit of 16384"):
-        pool.alloc(1)
+    with pytest.raises(OutOfMemoryError) as error:
+        pool.alloc(2 * PAGE)
+    first, help_, held = str(error.value).splitlines()
+    assert first.startswith("8192 bytes do not fit under the limit of 16384: 16384 are in use")
+    assert "raise the limit by 8192 bytes" in help_ and "`t4097` 4097 bytes in 1 block" in held
+    pool.on_high(4 * PAGE, seen.append)
+    pool.on_oom(lambda nbytes, tries, why: pool.free(handles.pop()) or True)
+    handles.append(pool.alloc(2 * PAGE))
+    assert (len(handles), seen) == (3, [4 * PAGE])
     for handle in handles:
         pool.free(handle)
     counted = pool.statistics()

@@ -179,22 +179,6 @@ def test_an_exit_in_a_destructor_is_printed(capfd: pytest.CaptureFixture[str]) -
     assert "SystemExit: leaving" in said
 
 
-def test_guard_mode_has_limits_and_callbacks_too() -> None:
-    pool, seen = InstrumentedPool(guard=True, limit=16 * KIB), list[int]()
-    blocks = [pool.alloc(4 * KIB, tag=f"t{i}") for i in range(3)]
-    pool.on_high(16 * KIB, seen.append)
-    with pytest.raises(OutOfMemoryError) as error:
-        pool.alloc(8 * KIB)
-    said = str(error.value)
-    assert said.startswith("8192 bytes do not fit under the limit of 16384: 12288 are in use")
-    assert "raise the limit by 4096 bytes" in said
-    assert "held: `t0` 4096 bytes in 1 block" in said
-    pool.on_oom(lambda nbytes, tries, why: pool.free(blocks.pop()) or True)
-    last = pool.alloc(8 * KIB)
-    assert (len(blocks), seen) == (2, [16 * KIB])
-    pool.free(last)
-
-
 def test_leaks_are_told_by_tag() -> None:
     pool = InstrumentedPool()
     assert pool.leaks() == ()

@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -243,61 +244,49 @@ def test_the_free_list_is_that_of_a_map(build: str) -> None:
     assert _output("symalloc_free_list", build, str(programs)) == f"0 of {programs} programs differ\n"
 
 
-class _Worker:
-    """Allocates, stamps, hands over, checks and frees blocks at random."""
-
-    def __init__(
-        self, pool: InstrumentedPool, others: SimpleQueue[tuple[BlockHandle, int, int]], seed: int
-    ) -> None:
-        self.pool, self.others, self.random = pool, others, random.Random(seed)
-        self.refused, self.lost = 0, 0
-
-    def run(self) -> None:
-        kept: list[tuple[BlockHandle, int, int]] = []
-        for step in range(OPERATIONS):
-            if step % 500 == 499:
-                self.pool.trim()
-            if len(kept) < 32 and self.random.random() < 0.6:
-                self._make(kept, step)
-                continue
-            if not kept:
-                continue
-            block = kept.pop(self.random.randrange(len(kept)))
-            if self.random.random() < 0.25:
-                self.others.put(block)
-                block = self.others.get()  # another thread's, or the same
-            self._drop(*block)
-        for block in kept:
-            self._drop(*block)
-
-    def _make(self, kept: list[tuple[BlockHandle, int, int]], step: int) -> None:
-        nbytes = 16 + self.random.randrange(16 << self.random.randrange(17))
-        try:
-            handle = self.pool.alloc(nbytes)
-        except OutOfMemoryError:
-            self.refused += 1
-            return
-        stamp = hash((id(self), step)) & (2**63 - 1)
-        for at in _ends(handle.pointer, nbytes):
-            at.value = stamp
-        kept.append((handle, nbytes, stamp))
-
-    def _drop(self, handle: BlockHandle, nbytes: int, stamp: int) -> None:
-        self.lost += any(at.value != stamp for at in _ends(handle.pointer, nbytes))
-        self.pool.free(handle)
-
-
 def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
     return ctypes.c_uint64.from_address(pointer), ctypes.c_uint64.from_address(pointer + nbytes - 8)
 
 
+Stamped = tuple[BlockHandle, int, int]  # block, bytes, what stands at both of its ends
+
+
 def test_python_threads_lose_nothing() -> None:
-    pool = InstrumentedPool(PoolOptions(limit=3 << 20))
-    others: SimpleQueue[tuple[BlockHandle, int, int]] = SimpleQueue()
-    workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
-    at_once(*(worker.run for worker in workers))
-    assert [worker.lost for worker in workers] == [0] * THREADS
-    assert sum(worker.refused for worker in workers) > 0, "the limit has been met"
+    """Each allocates, stamps, hands over, checks and frees blocks at random."""
+    pool, others = InstrumentedPool(limit=3 * MIB), SimpleQueue[Stamped]()
+    refused, lost = list[int](), list[Stamped]()
+
+    def drop(block: Stamped) -> None:
+        handle, nbytes, stamp = block
+        lost.extend(block for at in _ends(handle.pointer, nbytes) if at.value != stamp)
+        pool.free(handle)
+
+    def work(seed: int) -> None:
+        source, kept = random.Random(seed), list[Stamped]()
+        for step in range(OPERATIONS):
+            if step % 500 == 499:
+                pool.trim()
+            if len(kept) < 32 and source.random() < 0.6:
+                nbytes = 16 + source.randrange(16 << source.randrange(17))
+                try:
+                    kept.append((pool.alloc(nbytes), nbytes, seed * OPERATIONS + step))
+                except OutOfMemoryError:
+                    refused.append(nbytes)
+                    continue
+                for at in _ends(kept[-1][0].pointer, nbytes):
+                    at.value = kept[-1][2]
+            elif kept:
+                block = kept.pop(source.randrange(len(kept)))
+                if source.random() < 0.25:
+                    others.put(block)
+                    block = others.get()  # another thread's, or the same
+                drop(block)
+        for block in kept:
+            drop(block)
+
+    at_once(*(partial(work, seed) for seed in range(THREADS)))
+    assert refused, "the limit has been met"
+    assert lost == []
     counted = pool.statistics()
     assert counted.live == 0
     assert counted.allocs == counted.frees > THREADS * OPERATIONS / 4

@@ -142,14 +142,6 @@ def test_memory_that_nobody_needs_goes_and_what_is_needed_in_each_period_stays()
     assert pool_functions.decay_at(pool.object, 4 * NEVER) == 10 * MIB
 
 
-def test_a_thread_that_did_nothing_for_a_period_caches_nothing() -> None:
-    pool = InstrumentedPool(decay=NEVER)
-    pool.free(pool.alloc(16 * MIB))
-    given = [pool_functions.decay_at(pool.object, period * NEVER) for period in range(4)]
-    assert given == [0, 0, 16 * MIB, 0]
-    assert pool.statistics().used == 0
-
-
 def test_the_thread_runs_in_a_forked_process_too() -> None:
     pool = InstrumentedPool(decay=0.001, bin_capacity=0)
 

@@ -8,8 +8,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Thread
 from time import sleep
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -81,17 +82,19 @@ def _line(**options: object) -> Iterator[_Line]:
         line.join()
 
 
-ASKS: dict[str, tuple[Callable[[InstrumentedPool], object], int]] = {
-    "a block": (lambda pool: pool.alloc(MIB, timeout=LONG), 1),
-    "a tensor": (lambda pool: pool.empty((MIB,), "uint8", "named", timeout=LONG), 1),
-    "what others cache": (lambda pool: pool.alloc(3 * MIB, timeout=LONG), 3),
+Ask = Callable[[InstrumentedPool], object]
+ASKS: dict[str, tuple[Ask, int, dict[str, Any]]] = {
+    "a block": (lambda pool: pool.alloc(MIB, timeout=LONG), 1, {}),
+    "a guarded block": (lambda pool: pool.alloc(MIB, timeout=LONG), 1, {"guard": True}),
+    "a tensor": (lambda pool: pool.empty((MIB,), "uint8", "named", timeout=LONG), 1, {}),
+    "what others cache": (lambda pool: pool.alloc(3 * MIB, timeout=LONG), 3, {"bin_capacity": 64 * MIB}),
 }
 
 
 @pytest.mark.parametrize("asked", ASKS)
 def test_frees_serve_who_waits(asked: str) -> None:
-    ask, frees = ASKS[asked]
-    with _line(bin_capacity=64 * MIB) as line:
+    ask, frees, options = ASKS[asked]
+    with _line(**options) as line:
         line.add("one", lambda: ask(line.pool))
         assert line.served == []
         for _ in range(frees):
@@ -223,19 +226,6 @@ def test_a_budget_is_waited_for() -> None:
     assert line.served == ["within"]
     with session, pytest.raises(OutOfMemoryError, match=r"(?s)session `small`.*waited"):
         line.pool.alloc(1, timeout=0.01)
-
-
-def test_guard_mode_waits() -> None:
-    pool = InstrumentedPool(guard=True, limit=16 * KIB)
-    held, done = pool.alloc(8 * KIB), Event()
-    pool.on_oom(lambda *_: done.set())  # type: ignore[arg-type, return-value]
-    served: list[str] = []
-    thread = _Waiting(lambda: pool.alloc(12 * KIB, timeout=LONG), served, "one")
-    thread.start()
-    assert done.wait(LONG)
-    held.free()
-    thread.join(LONG)
-    assert served == ["one"]
 
 
 _ENDS_WHILE_OTHERS_WAIT = """

@@ -255,8 +255,4 @@ def make_trace(workload: str, seed: int) -> Trace:
     """The trace of one of `WORKLOADS`, the same for the same seed; raises KeyError for another name."""
     recorder = _Recorder(random.Random(seed))
     WORKLOADS[workload](recorder)
-    return Trace(
-        name=workload,
-        events=tuple(recorder.events),
-        meta={"seed": seed},
-    )
+    return Trace(name=workload, events=tuple(recorder.events), meta={"seed": seed})

@@ -101,10 +101,6 @@ def test_options_of_plans_stand_beside(tmp_path: Path) -> None:
         plan_options(model, {})
 
 
-def test_no_file_no_config(tmp_path: Path) -> None:
-    assert find_config([str(tmp_path)]) is None
-
-
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_jobs_are_the_most_processes_of_a_session(tmp_path: Path, jobs: int) -> None:
     with LintSession(load_config(_write(tmp_path, f"[tool.symalloc]\njobs = {jobs}"))) as session:

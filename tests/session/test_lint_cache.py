@@ -174,19 +174,15 @@ def test_fixes_that_could_not_be_tried_to_the_end_are_tried_again(
     assert list((tmp_path / "cache").glob("*.json"))
 
 
-def test_a_file_that_could_not_be_read_is_read_again(run: Run, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text(FAULTY.read_text().replace("R.shape([16])", "R.shape([16)"))
-    arguments = ("lint", str(broken), "--cache", str(tmp_path / "cache"), "-q")
-    assert run(*arguments)[0] == 2
-    assert not list((tmp_path / "cache").glob("*.json"))
-
-
-def test_what_was_not_decided_is_not_kept(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
+def test_what_was_not_decided_or_read_is_not_kept(
+    model: Path, tmp_path: Path, linted: list[LintedFile]
+) -> None:
     report = linted[-1].report
-    undecided = replace(linted[-1], report=replace(report, summary=replace(report.summary, unknown=1)))
-    _cache(tmp_path).put({model: undecided})
-    assert not _cache(tmp_path).has(model)
+    undecided = replace(report, summary=replace(report.summary, unknown=1))
+    unread = replace(report, diagnostics=(replace(report.diagnostics[0], rule="SYM902"),))
+    for other in (undecided, unread):
+        _cache(tmp_path).put({model: replace(linted[-1], report=other)})
+        assert not _cache(tmp_path).has(model)
 
 
 NO_REPORT = b'{"sum": "", "linted": 5}'
@@ -205,24 +201,21 @@ def test_a_damaged_entry_is_ignored(
     assert _cache(tmp_path).get(model) == linted[-1]
 
 
-def _as_pipe(entry: Path) -> None:
-    os.mkfifo(entry)
-
-
-def _as_endless(entry: Path) -> None:
-    entry.symlink_to("/dev/zero")
-
-
-def _as_dangling(entry: Path) -> None:
-    entry.symlink_to(entry.parent / "elsewhere")
-
-
 def _as_large(entry: Path) -> None:
     with entry.open("wb") as stream:
         stream.truncate(config.MOST_BYTES + 1)
 
 
-@pytest.mark.parametrize("occupy", [_as_pipe, _as_endless, _as_dangling, _as_large])
+@pytest.mark.parametrize(
+    "occupy",
+    [
+        os.mkfifo,
+        lambda entry: entry.symlink_to("/dev/zero"),
+        lambda entry: entry.symlink_to(entry.parent / "elsewhere"),
+        _as_large,
+    ],
+    ids=["pipe", "endless", "dangling", "large"],
+)
 def test_what_is_no_file_is_not_read_and_is_replaced(
     model: Path, tmp_path: Path, linted: list[LintedFile], occupy: Callable[[Path], None]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -100,12 +99,6 @@ def test_a_dictionary_and_a_file_give_the_same(tmp_path: Path) -> None:
     assert len({tuple(sorted((k, str(v)) for k, v in a.offsets.items())) for a in answers}) == 1
 
 
-def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
-    packing = pack(PROBLEM, capacity=100, certificate=tmp_path / "proof")
-    assert packing.overrun is not None
-    assert (tmp_path / "proof" / "index.json").is_file()
-
-
 def test_errors_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(
@@ -133,15 +126,6 @@ def test_a_source_is_written_back_as_it_was(tmp_path: Path, data: bytes) -> None
     path.write_bytes(data)
     write_source(path, read_source(path))
     assert path.read_bytes() == data
-
-
-def test_permissions_stay(tmp_path: Path) -> None:
-    path = tmp_path / "m.py"
-    path.write_text("x")
-    path.chmod(0o640)
-    write_atomically(path, b"y")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert path.read_bytes() == b"y"
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

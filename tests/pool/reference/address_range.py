@@ -20,8 +20,6 @@ CROWD = 128  # free intervals; beyond it, a place is chosen with care
 class AddressRange:
     """The free list and the page table of the range, and what its thread caches of it."""
 
-    __slots__ = ("cache", "capacity", "free_list", "page", "pages")
-
     def __init__(self, options: PoolOptions) -> None:
         self.page, self.capacity = options.page, options.capacity or CAPACITY
         self.free_list = FreeList(self.capacity)
@@ -156,7 +154,6 @@ class AddressRange:
                     yield offset
 
     def largest_free(self) -> int:
-        """Bytes of the largest free interval."""
         return max((end - start for start, end in self.free_list), default=0)
 
     def largest_backed(self) -> int:

@@ -11,8 +11,6 @@ from __future__ import annotations
 class Decay:
     """The least bytes that were free since a period began, and when that was.  Times are seconds."""
 
-    __slots__ = ("_least", "_since", "seconds")
-
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._since: float | None = None
@@ -31,5 +29,4 @@ class Decay:
         return 0 if self._since is None else min(self._least, free)
 
     def begin(self, now: float, free: int) -> None:
-        """Begin a period."""
         self._since, self._least = now, free

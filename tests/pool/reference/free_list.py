@@ -22,18 +22,14 @@ class FreeList:
     Invariant: `_starts` and `_ends` ascend, and no two intervals touch.
     """
 
-    __slots__ = ("_ends", "_starts")
-
     def __init__(self, capacity: int) -> None:
         self._starts = [0]
         self._ends = [capacity]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The intervals, lowest first."""
         return zip(self._starts, self._ends, strict=True)
 
     def __reversed__(self) -> Iterator[tuple[int, int]]:
-        """The intervals, highest first."""
         return zip(reversed(self._starts), reversed(self._ends), strict=True)
 
     def find(self, nbytes: int, align: int) -> int | None:
@@ -52,7 +48,6 @@ class FreeList:
         return None if found is None else found[1]
 
     def __len__(self) -> int:
-        """The number of intervals."""
         return len(self._starts)
 
     def around(self, offset: int) -> tuple[int, int]:

@@ -15,8 +15,6 @@ class PageTable:
     operations, `committed` and `decommitted` their bytes.
     """
 
-    __slots__ = ("_backed", "commits", "committed", "decommits", "decommitted", "size")
-
     def __init__(self, size: int) -> None:
         self.size = size
         self._backed = bytearray()  # one byte a unit, 1 where it is backed; short of the end: not backed
@@ -24,17 +22,12 @@ class PageTable:
 
     @property
     def reserved(self) -> int:
-        """Bytes backed now."""
         return self.committed - self.decommitted
 
     def missing(self, offset: int, nbytes: int, grain: int) -> int:
         """Bytes to commit before [offset, offset + nbytes) can be used."""
         first, last = self._span(offset, nbytes, grain)
         return (last - first - self._backed.count(1, first, last)) * self.size
-
-    def backed(self) -> bytes:
-        """One byte a unit from the first on, 1 where it is backed; units beyond are not."""
-        return bytes(self._backed)
 
     def commit(self, offset: int, nbytes: int, grain: int) -> None:
         """Back every page of `grain` bytes that [offset, offset + nbytes) touches."""

@@ -29,11 +29,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from symalloc.pool.native_pool import PoolStatistics
-from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError
+from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import ALIGNMENT, PoolOptions, round_up
 from tests.pool.reference.address_range import AddressRange
 from tests.pool.reference.decay import Decay
-from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
+from tests.pool.reference.out_of_memory import does_not_fit, no_address_space
 from tests.pool.reference.page_table import PageTable
 from tests.pool.reference.thread_cache import Block
 
@@ -61,12 +61,10 @@ class ReferencePool:
 
     @property
     def reserved(self) -> int:
-        """Bytes of the pages backed now."""
         return self.pages.reserved
 
     @property
     def pages(self) -> PageTable:
-        """The pages, with their counts."""
         return self._range.pages
 
     def alloc(self, nbytes: int, *, align: int = ALIGNMENT) -> int:
@@ -83,10 +81,7 @@ class ReferencePool:
         return address
 
     def free(self, address: int) -> None:
-        """Free the block at `address`; raises BadFreeError where none is live there."""
-        nbytes = self._blocks.pop(address, None)
-        if nbytes is None:
-            raise BadFreeError(f"no live block starts at address {address}")
+        nbytes = self._blocks.pop(address)
         self.live -= nbytes
         self.frees += 1
         slack = self._slack.pop(address, 0)
@@ -96,7 +91,6 @@ class ReferencePool:
         self._release(self._range.cache.put(address, size, peak=self.peak_in_use, crowded=crowded, near=near))
 
     def statistics(self) -> PoolStatistics:
-        """The counters of the pool, now."""
         pages = self.pages
         return PoolStatistics(
             live=self.live,
@@ -140,7 +134,6 @@ class ReferencePool:
             self._decay.note(self._range.free_pages())
 
     def flush(self) -> None:
-        """Empty the cache."""
         self._release(self._range.cache.flush())
 
     def free_intervals(self) -> list[tuple[int, int]]:
@@ -270,16 +263,9 @@ class ReferencePool:
             chosen.decommit_units()
             missing, offset = chosen.tightest(size, align, grain)
         if self.reserved + missing > hard:
-            raise OutOfMemoryError(
-                OutOfMemoryReport(
-                    size=size,
-                    limit=hard,
-                    in_use=self.used,
-                    reserved=self.reserved,
-                    missing=missing,
-                    piece=chosen.largest_backed(),
-                ).text()
-            )
+            where = {"limit": hard, "in_use": self.used, "reserved": self.reserved}
+            piece = chosen.largest_backed()
+            raise OutOfMemoryError(does_not_fit(size=size, missing=missing, piece=piece, **where))
         return offset, grain
 
     def _release(self, blocks: Iterable[Block]) -> None:

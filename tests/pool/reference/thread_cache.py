@@ -29,8 +29,6 @@ class SizeBins:
     A block larger than `largest` is not kept; neither are blocks of more than `capacity` bytes together.
     """
 
-    __slots__ = ("_blocks", "capacity", "held", "largest")
-
     def __init__(self, *, largest: int, capacity: int) -> None:
         self.largest = min(largest, capacity)
         self.capacity = capacity
@@ -50,12 +48,10 @@ class SizeBins:
         return self.held + nbytes <= self.capacity
 
     def put(self, address: int, nbytes: int) -> None:
-        """Hold a block."""
         self._blocks[nbytes].append(address)
         self.held += nbytes
 
     def flush(self) -> Iterator[Block]:
-        """Remove every block."""
         for nbytes, blocks in self._blocks.items():
             yield from ((address, nbytes) for address in blocks)
         self._blocks.clear()
@@ -67,8 +63,6 @@ class NearFitCache:
 
     The last take the place of those that have waited longest.
     """
-
-    __slots__ = ("_blocks", "held", "most")
 
     def __init__(self) -> None:
         self.most = self.held = 0  # bytes
@@ -101,7 +95,6 @@ class NearFitCache:
             yield self._pop(0)
 
     def flush(self) -> Iterator[Block]:
-        """Remove every block."""
         while self._blocks:
             yield self._pop(-1)
 
@@ -119,8 +112,6 @@ class LargeBlockCache:
 
     One that is `choosy` serves only blocks that leave little of it.
     """
-
-    __slots__ = ("choosy", "held", "most", "start")
 
     def __init__(self) -> None:
         self.most = self.held = self.start = 0
@@ -162,8 +153,6 @@ class LargeBlockCache:
 class ThreadCache:
     """The bins, the large-block cache and the near-fit cache of one thread for one range."""
 
-    __slots__ = ("bins", "large", "large_capacity", "near_fits")
-
     def __init__(self, *, bin_largest: int, bin_capacity: int) -> None:
         self.bins = SizeBins(largest=bin_largest, capacity=bin_capacity)
         self.large = LargeBlockCache()
@@ -172,7 +161,6 @@ class ThreadCache:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept."""
         return self.bins.held + self.large.held + self.near_fits.held
 
     def take(self, nbytes: int, *, near: bool) -> Block | None:
@@ -236,7 +224,6 @@ class ThreadCache:
             yield from self.large.flush()
 
     def flush(self) -> Iterator[Block]:
-        """Remove everything."""
         yield from self.bins.flush()
         yield from self.large.flush()
         yield from self.near_fits.flush()
