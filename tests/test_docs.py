@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import tvm  # noqa: F401 (for register_pipelines)
 
-from symalloc.cli.main import main
 from symalloc.pipelines import register_pipelines
 from symalloc.session.config import load_config
+from tests.conftest import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
 
@@ -31,8 +31,6 @@ ELSEWHERE = (
     *("python examples/serving/", "cmake ", "build/serve "),  # tests/examples/test_serving.py
 )
 KNOWN = ("sh", "python", "text", "console", "toml", "yaml", "py", "lua", "cpp", "cmake")
-
-Run = Callable[..., tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +58,13 @@ def blocks(*languages: str) -> Iterator[Block]:
                 yield Block(str(path.relative_to(ROOT)), line, found[1], found[2], before)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A line of a shell block."""
-
-    block: Block
-    arguments: tuple[str, ...]
-    status: int
-
-    def __str__(self) -> str:
-        return f"{self.block.document}: {shlex.join(self.arguments)}"
-
-
-def _commands(block: Block) -> Iterator[Command]:
+def _commands(block: Block) -> Iterator[tuple[list[str], int]]:
+    """Return the words of each command in a shell block, and its exit status."""
     for line in block.text.replace("\\\n", "").splitlines():
         text = line.removeprefix("$ ")
         if text.strip() and not text.startswith(("#", *ELSEWHERE)):
             status = re.search(r"#.*exit status (\d)", text)
-            yield Command(block, tuple(shlex.split(text, comments=True)), int(status[1]) if status else 0)
+            yield shlex.split(text, comments=True), int(status[1]) if status else 0
 
 
 @pytest.fixture
@@ -87,19 +74,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(clone: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call `symalloc` with arguments; return its exit status and all that it prints."""
-
-    def call(*arguments: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out + err
-
-    return call
 
 
 def test_every_block_has_a_language() -> None:
@@ -112,12 +86,12 @@ def test_cmake_blocks_are_excerpts_of_the_example() -> None:
 
 
 @pytest.mark.parametrize("block", list(blocks("sh", "console")), ids=str)
+@pytest.mark.usefixtures("clone")
 def test_shell_blocks_run(block: Block, run: Run) -> None:
-    for command in _commands(block):
-        program, *arguments = command.arguments
-        assert program == "symalloc", command
-        status, said = run(*arguments)
-        assert status == command.status, f"{command}: {said}"
+    for (program, *arguments), status in _commands(block):
+        assert program == "symalloc"
+        found, *said = run(*arguments)
+        assert found == status, f"{arguments}: {said}"
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=str)
@@ -139,9 +113,10 @@ def _in_clone(word: str) -> bool:
 
 
 @pytest.mark.parametrize(("block", "arguments"), list(_shown()), ids=str)
+@pytest.mark.usefixtures("clone")
 def test_text_blocks_show_what_is_printed(block: Block, arguments: list[str], run: Run) -> None:
-    _, said = run(*arguments)
-    printed = [line.rstrip() for line in said.splitlines()]
+    _, out, err = run(*arguments)
+    printed = [line.rstrip() for line in (out + err).splitlines()]
     lines = [line.rstrip() for line in block.text.splitlines()]
     assert [line for line in lines if not any(_shows(line, other) for other in printed)] == []
 

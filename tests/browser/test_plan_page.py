@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from msgspec.structs import replace as changed
 
 from symalloc.linter.diagnostic import LintSummary, Report
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.memory_report.function_report import MemorySample
+from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.report.document import as_json
 from symalloc.report.map.page import map_page, plan_data
 from symalloc.report.plan_json import function_document
@@ -59,6 +60,13 @@ CONTRASTS = """() => {
 def _name(label: str) -> str:
     """The tensor of which a rectangle says `lv (matmul): 64 B at …`."""
     return label.partition(":")[0].partition(" ")[0]
+
+
+def _page(folder: Path, reports: Sequence[FunctionReport], lint: Report = CLEAN, title: str = "x") -> Path:
+    """The page of some reports, in a file."""
+    file = folder / "page.html"
+    file.write_text(map_page(plan_data(reports, lint, title=title)), encoding="utf-8")
+    return file
 
 
 def _buffers(model: Model) -> dict[str, tuple[Buffer, Any]]:
@@ -348,10 +356,7 @@ ADDRESSES = (
 
 
 def test_no_address_breaks_the_page(open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    data = plan_data([hostile_report(), plan_samples.everything()], CLEAN, title="x")
-    file.write_text(map_page(data), encoding="utf-8")
-    opened = open_page(file)
+    opened = open_page(_page(tmp_path, [hostile_report(), plan_samples.everything()]))
     for address in ADDRESSES:
         opened.go(address)
         assert opened.page.locator("#gain").inner_text().startswith("At k = ")
@@ -367,8 +372,7 @@ def test_every_function_and_view_can_be_chosen(open_page: Open, tmp_path: Path) 
         name: getattr(plan_samples, name)() for name in ("everything", "small", "refused", "static", "large")
     }
     reports = [replace(r, plan=replace(r.plan, function=name)) for name, r in made.items()]
-    file = tmp_path / "several.html"
-    file.write_text(map_page(plan_data(reports, CLEAN, title="several")), encoding="utf-8")
+    file = _page(tmp_path, reports)
     opened = open_page(file)
     page = opened.page
     assert page.locator("#summary").inner_text().startswith("large: "), "it has most tensors"
@@ -391,9 +395,7 @@ def test_every_function_and_view_can_be_chosen(open_page: Open, tmp_path: Path) 
 
 
 def test_ten_thousand_tensors_can_be_read(open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "many.html"
-    file.write_text(map_page(plan_data([plan_samples.many(10_000)], CLEAN, title="many")), encoding="utf-8")
-    opened = open_page(file)
+    opened = open_page(_page(tmp_path, [plan_samples.many(10_000)]))
     page = opened.page
     assert 0 < page.locator("#stage .block").count() <= 3400
     assert page.locator("#stage .rest").count() == 1
@@ -417,11 +419,7 @@ def test_it_prints_in_light_colours(model: Model, open_page: Open, tmp_path: Pat
 
 
 def test_hostile_names_are_shown_as_they_are(open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "hostile.html"
-    data = plan_data([hostile_report()], CLEAN, title=HOSTILE)
-    file.write_text(map_page(data), encoding="utf-8")
-    opened = open_page(file)
-    page = opened.page
+    page = open_page(_page(tmp_path, [hostile_report()], title=HOSTILE)).page
     assert page.locator("script").count() == 2
     page.locator("#map .block").first.hover(force=True)
     assert HOSTILE in (page.locator("#tip").text_content() or "")
@@ -432,9 +430,7 @@ def test_hostile_names_are_shown_as_they_are(open_page: Open, tmp_path: Path) ->
 def test_findings_lead_to_their_rectangles(open_page: Open, tmp_path: Path) -> None:
     found = (finding("main", "", "`k` reads `alloc1`"), finding("main", "alloc3"), finding("other", "alloc0"))
     lint = Report(diagnostics=found, summary=LintSummary())
-    file = tmp_path / "findings.html"
-    file.write_text(map_page(plan_data([plan_samples.everything()], lint, title="x")), encoding="utf-8")
-    page = open_page(file).page
+    page = open_page(_page(tmp_path, [plan_samples.everything()], lint)).page
     faulty = page.locator("#map .fault[tabindex]")
     labels = [faulty.nth(i).get_attribute("aria-label") or "" for i in range(faulty.count())]
     assert [label.partition(":")[0] for label in labels] == ["alloc1", "alloc3"]

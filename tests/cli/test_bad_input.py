@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,13 @@ import tvm
 
 from symalloc.cli.bindings import MOST_BINDINGS
 from symalloc.pool.trace import trace_as_json
+from tests.conftest import Run
 from tests.modules import CHAIN
 from tests.pool.processes import descendants, ran, until_busy, until_gone
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 
 # nobody registered its packed function
 PACKED = CHAIN.replace('("n", 16)', "(4, 16)").replace(

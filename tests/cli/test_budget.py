@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tvm import relax
 import symalloc
 from symalloc.program.packed_contracts import contract_of, contracts
 from tests.cli.documents import read_as
+from tests.conftest import Run
 from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -33,7 +33,6 @@ RETURNED = """
 STORAGE = """s = R.memory.alloc_storage(R.shape([6400]), R.prim_value(0), R.str("global"), R.dtype("float32"))
         y = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"))
         return y"""
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

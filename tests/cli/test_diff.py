@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,13 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 from tests.cli.documents import read_as
+from tests.conftest import Run
 from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
 MODULE = CHAIN.replace("16", "256")
 MORE = MODULE.replace("b = R.add(a, x)", "c = R.concat([x, x])\n        b = R.add(a, R.sum(c))")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tvm
 
 import symalloc
 from symalloc.errors import SymallocError
 from symalloc.report.document import as_json
 from symalloc.report.plan_json import plans_as_json
 from tests.cli.documents import read_as
+from tests.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 MODULE = """
 from tvm.script import ir as I, relax as R
 
@@ -27,26 +25,20 @@ from tvm.script import ir as I, relax as R
 class Module:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.tanh(a)
-            c = R.sigmoid(b)
-            d = R.sin(x)
-            e = R.cos(d)
-            f = R.add(c, e)
-            R.output(f)
-        return f
+        a = R.exp(x)
+        b = R.tanh(a)
+        c = R.sigmoid(b)
+        d = R.sin(x)
+        e = R.cos(d)
+        return R.add(c, e)
 """
-
-
-def module() -> tvm.IRModule:
-    return tvm.script.from_source(MODULE.split("\n\n\n")[1])
 
 
 @pytest.mark.parametrize("order", ["total", "dag"])
 def test_the_edges_of_two_branches(run: Run, tmp_path: Path, order: str) -> None:
-    (tmp_path / "model.py").write_text(MODULE)
-    status, out, _ = run("graph", str(tmp_path / "model.py"), "--order", order)
+    model = tmp_path / "model.py"
+    model.write_text(MODULE)
+    status, out, _ = run("graph", model, "--order", order)
     (found,) = read_as("graph", out)["functions"]
     edges: list[dict[str, Any]] = found["edges"]
     data = {(e["source"], e["target"]) for e in edges if e["kind"] == "data"}
@@ -58,9 +50,9 @@ def test_the_edges_of_two_branches(run: Run, tmp_path: Path, order: str) -> None
     assert found["topological"] == [0, 1, 2, 3, 4, 5]
     assert (found["order_cost"] is None) == (order == "total")
     assert [node["live"] for node in found["nodes"]] == [[n, n + 1] for n in range(6)]
-    document = symalloc.graph(module(), order=order)
+    document = symalloc.graph(model, order=order)
     assert json.loads(as_json(document)) == json.loads(out)
-    planned = symalloc.plan(module(), order=order)
+    planned = symalloc.plan(model, order=order)
     (plan,) = json.loads(plans_as_json(planned.report.reports))["functions"]
     assert plan["graph"] == found
     told = [line for line in str(planned).splitlines() if "waits for call" in line]
@@ -82,7 +74,7 @@ def test_lanes_take_less_time_and_more_memory(run: Run, tmp_path: Path) -> None:
     # 512 B a tensor: one lane holds three at its fullest moment, two lanes two of each branch
     assert (status, rows[:2]) == (0, [(1, 6.0, 1536, True), (2, 4.0, 2048, False)])
     assert found["lanes"][1]["fenced"] > 4.0
-    document = symalloc.graph(module(), times=measured, bind={"n": 16}, budget="1536B")
+    document = symalloc.graph(model, times=measured, bind={"n": 16}, budget="1536B")
     assert json.loads(as_json(document)) == json.loads(out)
     status, out, _ = run("graph", str(model), "--times", str(times), "--budget", "64", "--format", "text")
     assert status == 1 and "0 lanes within the budget" in out

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,11 +12,11 @@ from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted, output_options
 from symalloc.relax.files.load import read_one
 from tests.cli.documents import read_as
+from tests.conftest import Run
 from tests.modules import FAULTY
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n\n\n"
 TENSOR = 'R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))'

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from time import sleep
@@ -17,10 +16,10 @@ from symalloc import __main__ as entry
 from symalloc.cli import output
 from symalloc.cli.main import VERBS, cli
 from symalloc.native.library import installed_library
+from tests.conftest import Run
 from tests.modules import CHAIN
 from tests.pool.processes import ran
 
-Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("tvm", "tvm_ffi", "sympy", "z3", "numpy")
 
 
@@ -176,31 +175,25 @@ def test_without_arguments_there_is_help(run: Run) -> None:
     assert err.startswith("Usage: symalloc")
 
 
-def _raise(error: BaseException) -> Callable[..., None]:
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (OSError(28, "No space left on device"), 2, "error: output: No space left on device\n"),
+        (RuntimeError("the cat"), 2, "internal error, please report it: RuntimeError: the cat"),
+    ],
+    ids=["Ctrl-C", "a full disk", "a fault of ours"],
+)
+def test_what_ends_a_verb_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    return fail
-
-
-def test_ctrl_c_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main_module.cli, "invoke", _raise(KeyboardInterrupt()))
-    status, out, err = run("rules")
-    assert (status, out, err.strip()) == (130, "", "interrupted")
-
-
-def test_a_fault_of_ours_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main_module.cli, "invoke", _raise(RuntimeError("the cat sat on it")))
-    status, _, err = run("rules")
-    assert status == 2
-    assert err.startswith("internal error, please report it: RuntimeError: the cat sat on it")
-    assert "Traceback" not in err
-    assert "Traceback" in run("--debug", "rules")[2]
-
-
-def test_a_full_disk_is_no_fault_of_ours(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main_module.cli, "invoke", _raise(OSError(28, "No space left on device")))
-    assert run("rules") == (2, "", "error: output: No space left on device\n")
+    monkeypatch.setattr(main_module.cli, "invoke", fail)
+    found, out, err = run("rules")
+    assert (found, out, err.count("\n")) == (status, "", 1) and err.startswith(said)
+    assert ("Traceback" in run("--debug", "rules")[2]) is isinstance(error, RuntimeError)
 
 
 def test_a_closed_pipe_is_quiet() -> None:

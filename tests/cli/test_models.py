@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import symalloc
 from symalloc.relax.files.load import load_one
+from tests.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 
 FUNCTIONS = """\
 import os

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.documents import HEAD, read_as
+from tests.conftest import Run
 from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 MODULE = f"""{HEAD}\
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):

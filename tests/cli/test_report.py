@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from symalloc.pool.trace import trace_as_json
+from tests.conftest import Run
 from tests.modules import CHAIN
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-Run = Callable[..., tuple[int, str, str]]
 MODULE = f"""{CHAIN}
     @T.prim_func(private=True)
     def half(x: T.Buffer((16,), "float32"), y: T.Buffer((16,), "float32")):

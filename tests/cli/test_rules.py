@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from symalloc.report.document import schema_text
 from symalloc.rulebook.rule import load_rules
+from tests.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 HOUSE_RULE = """
 id = "HOUSE101"
 name = "odd-storage"

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from symalloc.pool.statistics_scope import statistics
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.run_text import COLUMNS
 from tests.cli.documents import HEAD, read_as
+from tests.conftest import Run
 from tests.modules import CHAIN
 from tests.pool.processes import descendants, until_busy, until_gone
 from tests.scale import part
@@ -22,7 +22,6 @@ from tests.scale import part
 pytestmark = pytest.mark.slow
 
 
-Run = Callable[..., tuple[int, str, str]]
 # the second arena is sized by what nonzero finds
 LATE = CHAIN.replace(
     """        a = R.exp(x)

@@ -24,11 +24,11 @@ from tests.pool.library import ROOT
 from tests.pool.processes import ran
 from tests.scale import NIGHTLY
 from tests.test_docs import blocks
+from tests.conftest import Run
 
 SOURCES = ROOT / "examples" / "serving"
 WIDTH = make_model.WIDTH
 
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="session")

@@ -218,30 +218,26 @@ def test_threads_lose_nothing(build: str) -> None:
     assert min(asked, watched, refused) > 0, "the limit and the watermarks have been met"
 
 
-@pytest.mark.sanitize
-@pytest.mark.parametrize("build", BUILDS)
-def test_trimming_amid_allocations_forks_and_closing_loses_nothing(build: str) -> None:
-    assert _output("symalloc_trimming", build, "2000" if build == "plain" else "200") == "0 faults\n"
+# builds, programs to try in the plain one, what they say
+PROGRAMS: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "symalloc_trimming": (tuple(BUILDS), 2000, r"0 faults\n"),
+    "symalloc_guard": (("thread", "address", "undefined"), 0, r"0 faults\n"),
+    "symalloc_scarce": (
+        ("plain", "address", "undefined"),
+        *(2000, r"0 of \d+ programs are wrong, \d+ operations had no memory\n"),
+    ),
+    "symalloc_free_list": (("plain", "address", "undefined"), 5000, r"0 of \d+ programs differ\n"),
+}
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("sanitizer", ("thread", "address", "undefined"))
-def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
-    assert _output("symalloc_guard", sanitizer) == "0 faults\n"
-
-
-@pytest.mark.sanitize
-@pytest.mark.parametrize("build", ("plain", "address", "undefined"))
-def test_a_pool_without_memory_for_its_books_loses_nothing(build: str) -> None:
-    said = _output("symalloc_scarce", build, "2000" if build == "plain" else "200")
-    assert re.match(r"0 of \d+ programs are wrong, \d+ operations had no memory\n", said) is not None, said
-
-
-@pytest.mark.sanitize
-@pytest.mark.parametrize("build", ("plain", "address", "undefined"))
-def test_the_free_list_is_that_of_a_map(build: str) -> None:
-    programs = 5000 if build == "plain" else 200
-    assert _output("symalloc_free_list", build, str(programs)) == f"0 of {programs} programs differ\n"
+@pytest.mark.parametrize(
+    ("program", "build"), [(program, build) for program, row in PROGRAMS.items() for build in row[0]]
+)
+def test_programs_in_cpp_find_no_fault(program: str, build: str) -> None:
+    _, most, says = PROGRAMS[program]
+    tried = str(most if build == "plain" else 200)
+    assert re.fullmatch(says, _output(program, build, *([tried] if most else [])))
 
 
 def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:

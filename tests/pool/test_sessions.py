@@ -313,57 +313,35 @@ def test_every_field_is_a_metric() -> None:
     assert all(name.startswith("symalloc_pool_") for name in metrics)
 
 
-@pytest.mark.parametrize("name", ('quo"te', "back\\slash", "two\nlines", "plain", "Straße"))
-def test_labels_are_escaped(name: str) -> None:
-    assert _parsed(prometheus_text({name: _statistics(0)}))["symalloc_pool_live_bytes"] == {name: 0}
+def test_labels_are_escaped() -> None:
+    names = dict.fromkeys(('quo"te', "back\\slash", "two\nlines", "Straße"), _statistics(0))
+    assert _parsed(prometheus_text(names))["symalloc_pool_live_bytes"] == dict.fromkeys(names, 0)
 
 
-def test_a_high_mark_fires_once_until_it_is_left() -> None:
-    pool, seen = InstrumentedPool(UNBINNED), list[int]()
-    pool.on_high(4 * MIB, seen.append, rearm=2 * MIB)
-    blocks = [pool.alloc(MIB) for _ in range(6)]
-    assert seen == [4 * MIB]
-    for _ in range(3):
-        pool.free(blocks.pop())
-    blocks += [pool.alloc(MIB) for _ in range(2)]
-    assert seen == [4 * MIB], "3 MiB is above what rearms it"
-    for _ in range(3):
-        pool.free(blocks.pop())
-    pool.alloc(3 * MIB)
-    assert seen == [4 * MIB, 5 * MIB]
+# where a mark is, what rearms it, what moves in front of it and behind it: n allocates n MiB, -n frees them
+MARKS: dict[str, tuple[str, float | Fraction, int | None, list[int], list[int], list[int]]] = {
+    "high": ("on_high", 4 * MIB, 2 * MIB, [], [*[1] * 6, *[-1] * 3, 1, 1, *[-1] * 3, 3], [4, 5]),
+    "low": ("on_low", MIB, 3 * MIB, [], [1, 1, -1, 1, 1, 1, *[-1] * 4], [1]),
+    "beyond it already": ("on_high", 2 * MIB, None, [4], [1, -4, -1, 2], [2]),
+    "a share of the limit": ("on_high", 0.5, None, [], [1] * 10, [5]),
+    "another share": ("on_high", Fraction(9, 10), None, [], [1] * 10, [9]),
+}
 
 
-def test_a_low_mark_is_the_other_way_round() -> None:
-    pool, seen = InstrumentedPool(UNBINNED), list[int]()
-    pool.on_low(MIB, seen.append, rearm=3 * MIB)
-    blocks = [pool.alloc(MIB) for _ in range(2)]
-    pool.free(blocks.pop())
-    assert seen == [], "it was never above what arms it"
-    blocks += [pool.alloc(MIB) for _ in range(3)]
-    while blocks:
-        pool.free(blocks.pop())
-    assert seen == [MIB]
-
-
-def test_shares_are_of_the_limit() -> None:
-    pool, seen = InstrumentedPool(UNBINNED, limit=10 * MIB), list[int]()
-    pool.on_high(0.5, seen.append)
-    pool.on_high(Fraction(9, 10), seen.append)
-    for _ in range(10):
-        pool.alloc(MIB)
-    assert seen == [5 * MIB, 9 * MIB]
-
-
-def test_where_use_is_beyond_the_mark_already_it_waits() -> None:
-    pool, seen = InstrumentedPool(UNBINNED), list[int]()
-    first = pool.alloc(4 * MIB)
-    pool.on_high(2 * MIB, seen.append)
-    second = pool.alloc(MIB)
-    assert seen == []
-    pool.free(first)
-    pool.free(second)
-    pool.alloc(2 * MIB)
-    assert seen == [2 * MIB]
+@pytest.mark.parametrize("name", MARKS)
+def test_a_mark_fires_once_until_it_is_left(name: str) -> None:
+    method, at, rearm, before, after, seen = MARKS[name]
+    pool, fired = InstrumentedPool(UNBINNED, limit=10 * MIB), list[int]()
+    blocks: dict[int, list[BlockHandle]] = {}
+    for moves in (before, after):
+        for move in moves:
+            if move > 0:
+                blocks.setdefault(move, []).append(pool.alloc(move * MIB))
+            else:
+                pool.free(blocks[-move].pop())
+        if moves is before:
+            getattr(pool, method)(at, fired.append, rearm=rearm)
+    assert fired == [count * MIB for count in seen]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.rule import load_rules
 from symalloc.session.linting import LintSession, Setup, dask_executor, lint_on_worker
+from tests.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FAULTY = EXAMPLES / "issue_17322.py"
 SOUND = EXAMPLES / "mlp.py"

@@ -20,9 +20,9 @@ from symalloc.rulebook.rule import load_rules
 from symalloc.session import config
 from symalloc.session.config import LintCache, default_folder
 from symalloc.session.linting import LintSession
+from tests.conftest import Run
 from tests.pool.processes import at_once, died
 
-Run = Callable[..., tuple[int, str, str]]
 SOUND = Path(__file__).parents[2] / "examples" / "mlp.py"
 FAULTY = Path(__file__).parents[2] / "examples" / "issue_17322.py"
 
