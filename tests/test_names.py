@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,19 +25,19 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _classes_of_one_name() -> Iterator[str]:
-    found = defaultdict(set)
-    for module, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].add(module)
-    yield from (f"{name}: {' '.join(sorted(where))}" for name, where in found.items() if len(where) > 1)
+    classes = ((module, node) for module, tree in trees().items() for node in ast.walk(tree))
+    return _of_one_name((node.name, module) for module, node in classes if isinstance(node, ast.ClassDef))
 
 
 def _modules_of_one_name() -> Iterator[str]:
+    modules = (path for path in PACKAGE.rglob("*.py") if path.stem not in ("__init__", "__main__"))
+    return _of_one_name((path.stem, str(path.relative_to(ROOT))) for path in modules)
+
+
+def _of_one_name(named: Iterable[tuple[str, str]]) -> Iterator[str]:
     found = defaultdict(set)
-    for path in PACKAGE.rglob("*.py"):
-        if path.stem not in ("__init__", "__main__"):
-            found[path.stem].add(str(path.relative_to(ROOT)))
+    for name, where in named:
+        found[name].add(where)
     yield from (f"{name}: {' '.join(sorted(where))}" for name, where in found.items() if len(where) > 1)
 
 

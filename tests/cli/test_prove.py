@@ -119,14 +119,6 @@ def test_several_answers_go_to_a_directory(folder: Path, run: Run) -> None:
     assert sorted(p.name for p in (folder / "out").iterdir()) == ["table.csv", "two.json"]
 
 
-def test_the_same_seed_gives_the_same_answer(folder: Path, run: Run) -> None:
-    answers = []
-    for name in ("a.json", "b.json"):
-        assert run("pack", folder / "two.json", "--seed", "3", "-o", folder / name)[0] == 0
-        answers.append(json.loads((folder / name).read_text()) | {"seconds": 0})
-    assert answers[0] == answers[1]
-
-
 def test_a_certificate_for_each_problem(folder: Path, run: Run) -> None:
     proofs = folder / "proofs"
     assert run("pack", folder / "two.json", "--certificate", proofs)[0] == 0

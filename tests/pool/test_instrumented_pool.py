@@ -107,18 +107,14 @@ def test_callbacks_from_many_threads() -> None:
 def test_closing_lets_callbacks_go() -> None:
     pool = InstrumentedPool()
 
-    class Watcher:
-        def __init__(self, watched: InstrumentedPool) -> None:
-            self.pool = watched
-            watched.on_high(MIB, self.see)
-            watched.on_oom(self.help)
+    def call(*_: object) -> bool:
+        return pool.closed
 
-        def see(self, in_use: int) -> None: ...
-
-        def help(self, nbytes: int, tries: int, why: str) -> bool:
-            return False
-
-    gone = weakref.ref(Watcher(pool))
+    gone = weakref.ref(call)
+    pool.on_high(MIB, call)
+    pool.on_oom(call)
+    del call
+    gc.collect()
     assert gone() is not None
     assert pool.close() == ()
     gc.collect()
