@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.pool.processes import ran
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,9 +25,9 @@ def test_the_step_annotates_and_writes_sarif(tmp_path: Path) -> None:
         "SARIF": str(sarif),
         "GITHUB_OUTPUT": str(outputs),
     }
-    step = [sys.executable, str(ROOT / ".github" / "lint.py")]
-    done = subprocess.run(step, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
-    (annotation,) = re.findall(r"^::error file=.*", done.stdout, re.MULTILINE)
+    status, out, err = ran(sys.executable, ROOT / ".github" / "lint.py", env=environment, cwd=ROOT)
+    assert status == 0, err
+    (annotation,) = re.findall(r"^::error file=.*", out, re.MULTILINE)
     assert "line=18,col=17" in annotation and "counterexample: m = 5" in annotation.replace("%0A", " ")
     (run,) = json.loads(sarif.read_text())["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["SYM101"]

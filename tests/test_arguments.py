@@ -143,21 +143,10 @@ def models() -> Mapping[str, Case]:
 @cache
 def passes() -> Mapping[str, Case]:
     """What makes passes, and connects them with pools."""
+    planning = {"max_buffer": OPTIONAL, "max_arena": OPTIONAL, "seed": WHOLE, "names": {"true"}}
     return _by_name(
-        Case(
-            symalloc.pipeline,
-            sense={
-                "target": OPTIONAL,
-                "max_buffer": OPTIONAL,
-                "max_arena": OPTIONAL,
-                "seed": WHOLE,
-                "names": {"true"},
-            },
-        ),
-        Case(
-            symalloc.replace_tvm_planner,
-            sense={"max_buffer": OPTIONAL, "max_arena": OPTIONAL, "seed": WHOLE, "names": {"true"}},
-        ),
+        Case(symalloc.pipeline, sense={"target": OPTIONAL, **planning}),
+        Case(symalloc.replace_tvm_planner, sense=planning),
         Case(symalloc.VerifyMemory, sense=LINTING),
         Case(symalloc.memory_cfg),
         PlanMemory=Case(lambda options: symalloc.PlanMemory(options)),
@@ -277,78 +266,45 @@ def test_no_public_function_is_left_out() -> None:
     assert methods <= names
 
 
-WRONG: Sequence[tuple[Callable[..., object], list[tuple[dict[str, object], str]]]] = (
-    (
-        symalloc.prove,
-        [({"constraint": "n <= 4", "assume": 3}, "assume is 3; it must be a condition or a list")],
-    ),
-    (
-        symalloc.lint,
-        [
-            ({"target": 3}, "cannot lint int objects"),
-            ({"target": []}, "nothing to lint"),
-            ({"assume": "n <= -1"}, "contradict each other for dimensions"),
-            ({"jobs": True}, "jobs is True"),
-            ({"cache": True}, "cache is True; it must be a path"),
-            ({"cache": __file__}, "test_arguments.py is not a folder"),
-            ({"baseline": 3}, "baseline is 3; it must be a path"),
-            ({"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
-            ({"trust": "no"}, "trust is 'no'; it must be True or False"),
-            ({"pipeline": "targt"}, "must be one of default, target; did you mean 'target'?"),
-        ],
-    ),
-    *(
-        (
-            action,
-            [
-                ({"guards": "asserts"}, "native, none; did you mean 'assert'?"),
-                ({"seed": "x"}, "seed is 'x'"),
-                ({"alias": 3}, "alias is 3; it must be a text or a list of texts"),
-                ({"module": None}, "NoneType objects: give an IRModule"),
-                ({"module": "missing.py"}, "no such file: missing.py"),
-                ({"module": "a" * 5000}, "File name too long"),
-            ],
-        )
-        for action in (symalloc.plan, symalloc.run)
-    ),
-    (symalloc.plan, [({"certificate": 5}, "certificate is 5; it must be a path")]),
-    (
-        symalloc.run,
-        [
-            ({"binding": [1]}, "binding is [1]; it must map symbols to whole numbers"),
-            ({"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
-            ({"plan": "tvmm"}, "plan is 'tvmm'; it must be one of symalloc, tvm, none; did you mean 'tvm'?"),
-            ({"repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
-            ({"repeat": 10**7}, "repeat is 10000000; it must be at most"),
-            ({"pool": 3}, "pool is 3; it must be a symalloc.Pool"),
-        ],
-    ),
-    (symalloc.diff, [({"bind": 3}, "binding is 3; it must map symbols")]),
-    (
-        symalloc.pipeline,
-        [
-            ({"target": 3}, "target is 3; it must be the name of a target"),
-            ({"target": "lvm"}, "target is 'lvm': Target kind"),
-        ],
-    ),
-    (
-        symalloc.pack,
-        [
-            ({"capacity": -1}, "capacity is -1; it must be from 0 to"),
-            ({"seed": None}, "seed is None"),
-            ({"certificate": 3}, "certificate is 3; it must be a path"),
-            ({"certificate": f"{__file__}/proof"}, "cannot write certificates to"),
-            ({"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
-        ],
-    ),
-    (symalloc.VerifyMemory, [({"assume": "n"}, "assumption `n`")]),
-    (symalloc.pool_report, [({"form": "yaml"}, "form is 'yaml'; it must be one of")]),
+WRONG: Sequence[tuple[Callable[..., object], dict[str, object], str]] = (
+    (symalloc.prove, {"constraint": "n <= 4", "assume": 3}, "assume is 3; it must be a condition or a list"),
+    (symalloc.lint, {"target": 3}, "cannot lint int objects"),
+    (symalloc.lint, {"target": []}, "nothing to lint"),
+    (symalloc.lint, {"assume": "n <= -1"}, "contradict each other for dimensions"),
+    (symalloc.lint, {"jobs": True}, "jobs is True"),
+    (symalloc.lint, {"cache": True}, "cache is True; it must be a path"),
+    (symalloc.lint, {"cache": __file__}, "test_arguments.py is not a folder"),
+    (symalloc.lint, {"baseline": 3}, "baseline is 3; it must be a path"),
+    (symalloc.lint, {"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
+    (symalloc.lint, {"trust": "no"}, "trust is 'no'; it must be True or False"),
+    (symalloc.lint, {"pipeline": "targt"}, "must be one of default, target; did you mean 'target'?"),
+    (symalloc.plan, {"seed": "x"}, "seed is 'x'"),
+    (symalloc.plan, {"alias": 3}, "alias is 3; it must be a text or a list of texts"),
+    (symalloc.plan, {"certificate": 5}, "certificate is 5; it must be a path"),
+    (symalloc.plan, {"module": "a" * 5000}, "File name too long"),
+    (symalloc.run, {"guards": "asserts"}, "native, none; did you mean 'assert'?"),
+    (symalloc.run, {"module": None}, "NoneType objects: give an IRModule"),
+    (symalloc.run, {"module": "missing.py"}, "no such file: missing.py"),
+    (symalloc.run, {"binding": [1]}, "binding is [1]; it must map symbols to whole numbers"),
+    (symalloc.run, {"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
+    (symalloc.run, {"plan": "tvmm"}, "must be one of symalloc, tvm, none; did you mean 'tvm'?"),
+    (symalloc.run, {"repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
+    (symalloc.run, {"repeat": 10**7}, "repeat is 10000000; it must be at most"),
+    (symalloc.run, {"pool": 3}, "pool is 3; it must be a symalloc.Pool"),
+    (symalloc.diff, {"bind": 3}, "binding is 3; it must map symbols"),
+    (symalloc.pipeline, {"target": 3}, "target is 3; it must be the name of a target"),
+    (symalloc.pipeline, {"target": "lvm"}, "target is 'lvm': Target kind"),
+    (symalloc.pack, {"capacity": -1}, "capacity is -1; it must be from 0 to"),
+    (symalloc.pack, {"seed": None}, "seed is None"),
+    (symalloc.pack, {"certificate": 3}, "certificate is 3; it must be a path"),
+    (symalloc.pack, {"certificate": f"{__file__}/proof"}, "cannot write certificates to"),
+    (symalloc.pack, {"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
+    (symalloc.VerifyMemory, {"assume": "n"}, "assumption `n`"),
+    (symalloc.pool_report, {"form": "yaml"}, "form is 'yaml'; it must be one of"),
 )
 
 
-@pytest.mark.parametrize(
-    ("function", "given", "said"), [(function, *row) for function, rows in WRONG for row in rows]
-)
+@pytest.mark.parametrize(("function", "given", "said"), WRONG)
 def test_the_text_says_what_would_do(
     function: Callable[..., object], given: dict[str, object], said: str
 ) -> None:

@@ -29,20 +29,6 @@ from symalloc.session.config import load_config
 from tests.relax.built import MODULES
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "options.md"
-INTRODUCTION = """\
-# Options
-
-An option means the same wherever it is given, and a wrong value gets the same message.  In Python it is a
-keyword argument with the name in the first column.  In `pyproject.toml` paths are relative to the file.
-The command line adds to `ignore`, `rules` and `assume`, and replaces the rest.
-
-Every verb takes `--color` (auto, always or never; auto heeds `NO_COLOR`), `-q` (the answer only), and `-h`.
-Sizes are `--bind n=128,b=2` in each; given again for a symbol that has one, they are a further sample.
-`symalloc help VERB` shows all options of a verb, `symalloc -V` the versions.
-
-In bash `eval "$(_SYMALLOC_COMPLETE=bash_source symalloc)"` has Tab complete verbs, options, their values and
-names of files; `zsh_source` and `fish_source` are for zsh and fish.
-"""
 CALLED = "`symalloc.plan`, `run`, `diff` and `pipeline`"
 SECTIONS = (
     ("Linting", "`symalloc lint`, `symalloc.lint` and `[tool.symalloc]` take", LintOptions, lint_command),
@@ -57,7 +43,7 @@ SECTIONS = (
 
 
 def _document() -> str:
-    parts = [INTRODUCTION]
+    parts = [DOCUMENT.read_text(encoding="utf-8").partition("## ")[0].rstrip() + "\n"]
     for title, who, record, command in SECTIONS:
         rows = "\n".join(_rows(record, command))
         parts.append(f"## {title}\n\n{who}:\n\n{rows}\n")

@@ -272,10 +272,7 @@ def test_a_full_disk(run: Run) -> None:
         assert err == "error: cannot write /dev/full: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode), "a device is written to, not replaced"
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        done = subprocess.run(
-            [*SYMALLOC, "rules"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+        assert ran(*SYMALLOC, "rules", stdout=full) == (2, "", "error: output: No space left on device\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -285,14 +282,8 @@ def test_a_plan_that_cannot_be_shown_or_written_leaves_nothing(run: Run, folder:
     status, _, err = run("plan", "model.py", "-o", "full.json", "--certificate", "proofs")
     assert (status, err) == (2, "error: cannot write full.json: No space left on device\n")
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        done = subprocess.run(
-            [*SYMALLOC, "plan", "model.py", "-o", "p.json", "--certificate", "proofs"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+        said = ran(*SYMALLOC, "plan", "model.py", "-o", "p.json", "--certificate", "proofs", stdout=full)
+    assert said == (2, "", "error: output: No space left on device\n")
     assert sorted(folder.rglob("*")) == before
 
 

@@ -81,9 +81,7 @@ def test_an_ordinary_model(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_proved_where_a_packed_function_takes_who_knows(name: str) -> None:
-    module = tvm.script.from_source(
-        f"# script\n@I.ir_module\nclass Module:{UNKNOWN.format(name=name)}".replace("(x,)", "(x,)")
-    )
+    module = tvm.script.from_source(f"# script\n@I.ir_module\nclass Module:{UNKNOWN.format(name=name)}")
     found = symalloc.budget(module, device="1TiB", bind={"n": 4})
     assert found.fits is None and found.total is not None and name in found.unknown[0]
     open_ = symalloc.budget(module, device="1TiB")

@@ -4,12 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import pytest
 import tvm
 
 from symalloc.cli.main import main
-from symalloc.cli.output import colour_wanted, output_options
 from symalloc.relax.files.load import read_one
 from tests.cli.documents import read_as
 from tests.conftest import Run
@@ -171,35 +169,6 @@ def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[st
     assert (first, last) == ("symalloc: reading model.py", "symalloc: read model.py: 1 programs, 0 problems")
     assert {*steps} <= {"symalloc: checking model.py", "symalloc: reading model.py"}
     assert said[1] == ""
-
-
-# -- terminals -------------------------------------------------------------------------------------------
-
-
-class _Stream:
-    def __init__(self, terminal: bool) -> None:
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-@pytest.mark.parametrize(
-    ("choice", "terminal", "no_color", "coloured"),
-    [
-        ("auto", True, "", True),
-        ("auto", True, "1", False),
-        ("auto", False, "", False),
-        ("always", False, "1", True),
-        ("never", True, "", False),
-    ],
-)
-def test_colours(
-    choice: str, terminal: bool, no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", no_color)
-    command = output_options(click.command()(lambda: colour_wanted(_Stream(terminal))))  # type: ignore[arg-type]
-    assert command.main(["--color", choice], standalone_mode=False) is coloured
 
 
 DECLARED = """\

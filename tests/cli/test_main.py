@@ -90,6 +90,25 @@ class _Terminal(StringIO):
         return True
 
 
+@pytest.mark.parametrize(
+    ("choice", "terminal", "no_color", "coloured"),
+    [
+        ("auto", True, "", True),
+        ("auto", True, "1", False),
+        ("auto", False, "", False),
+        ("always", False, "1", True),
+        ("never", True, "", False),
+    ],
+)
+def test_colours(
+    choice: str, terminal: bool, no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    stream = _Terminal() if terminal else StringIO()
+    command = output.output_options(click.command()(lambda: output.colour_wanted(stream)))
+    assert command.main(["--color", choice], standalone_mode=False) is coloured
+
+
 def test_a_bar_shows_what_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     logger = logging.getLogger("symalloc")
 

@@ -14,6 +14,8 @@ from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MLP = EXAMPLES / "mlp.py"
 MODULE = f"""{HEAD}\
     @R.function
     def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
@@ -106,10 +108,9 @@ def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defi
 
 
 def test_a_sample_shows_what_makes_the_peak(run: Run) -> None:
-    file = Path(__file__).parents[2] / "examples" / "mlp.py"
-    status, out, _ = run("plan", file, "--bind", "n=128")
+    status, out, _ = run("plan", MLP, "--bind", "n=128")
     assert status == 0
-    shown = os.path.relpath(file)
+    shown = os.path.relpath(MLP)
     assert "  peak at n = 128: 384.0 KiB of tensors, in call 4 of 7, `gelu`\n" in out
     assert f"    alloc1 (b = gelu)     128.0 KiB  add, idle here  {shown}:16\n" in out
     assert "    `gelu` takes 128.0 KiB of workspace besides\n" in out
@@ -151,22 +152,20 @@ def test_a_remedy_is_tried_before_it_is_told(
 
 
 def test_what_kernels_in_place_would_save_is_told_beside_the_floor(run: Run) -> None:
-    file = Path(__file__).parents[2] / "examples" / "mlp.py"
-    (main,) = json.loads(run("plan", file, "--bind", "n=128", "--format", "json")[1])["functions"]
+    (main,) = json.loads(run("plan", MLP, "--bind", "n=128", "--format", "json")[1])["functions"]
     (sample,) = main["samples"]
     # without: b, c and d at once; gelu over its input: b and c, or b and d, of 256 floats a row
     assert (sample["ratio"], sample["floor"], sample["in_place"]) == (1.0, 3 * 131072, 131072)
-    attention = file.with_name("attention.py")
+    attention = EXAMPLES / "attention.py"
     assert "in place would save     896.0 KiB\n" in run("plan", attention, "--bind", "n=512")[1]
     told = run("plan", attention, "--bind", "n=512", "--shrink", "safe")[1]
     assert " in place save" in told and "898.0 KiB\n" in told and "1.1 MiB" in told
 
 
 def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, run: Run) -> None:
-    file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"
     asked = ("--fits", "512MiB", "--max-arena", "1MiB", "-o", output, "--format", "json")
-    status, out, err = run("plan", file, *asked)
+    status, out, err = run("plan", MLP, *asked)
     assert status == 1 and not output.exists()
     assert (
         "`main`: its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
@@ -179,7 +178,7 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, r
 
 
 def test_arenas_in_pieces_keep_to_a_limit(tmp_path: Path, run: Run) -> None:
-    file = Path(__file__).parents[2] / "examples" / "attention.py"
+    file = EXAMPLES / "attention.py"
     output = tmp_path / "planned.py"
     asked = ("--max-arena", "400KiB", "--shrink", "safe", "-o", output)
     status, out, err = run("plan", file, *asked)
@@ -206,17 +205,16 @@ def test_arenas_in_pieces_keep_to_a_limit(tmp_path: Path, run: Run) -> None:
 
 
 def test_a_whole_call_against_a_budget(tmp_path: Path, run: Run) -> None:
-    file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"
-    status, out, err = run("plan", file, "--budget", "1MiB", "-o", output)
+    status, out, err = run("plan", MLP, "--budget", "1MiB", "-o", output)
     assert status == 1 and not output.exists() and "main: fits 1.0 MiB (1048576 B)\n" in out
     assert "a call of `main` can take more than 1048576 B: counterexample n = 342; nothing is written" in err
     for narrowed in (("--bind", "n=341"), ("--assume", "n <= 341")):
-        status, out, err = run("plan", file, "--budget", "1MiB", *narrowed)
+        status, out, err = run("plan", MLP, "--budget", "1MiB", *narrowed)
         assert (status, err) == (0, "") and "  whole call: at every shape (proved)\n" in out
-    assert run("plan", file, "--budget", "1MiB", "--bind", "n=342")[0] == 1
+    assert run("plan", MLP, "--budget", "1MiB", "--bind", "n=342")[0] == 1
     for wrong, said in ((("--bind", "m=1"), "no symbol"), (("--assume", "n <"), "assumption `n <`")):
-        status, out, err = run("plan", file, "--budget", "1MiB", *wrong)
+        status, out, err = run("plan", MLP, "--budget", "1MiB", *wrong)
         assert status == 2 and said in err
 
 

@@ -35,10 +35,11 @@ def module(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    file = tmp_path / "trace.json"
-    file.write_bytes(trace_as_json(make_trace("mixed", 2)))
-    return file
+def traces(tmp_path: Path) -> list[Path]:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file, workload in zip(files, ("images-batched", "mixed"), strict=True):
+        file.write_bytes(trace_as_json(make_trace(workload, 2)))
+    return files
 
 
 def _data(page: Path) -> dict[str, object]:
@@ -67,26 +68,18 @@ def test_a_page_of_a_module_holds_every_function_tvms_plan_and_findings(
     )
 
 
-def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_a_trace_is_drawn(run: Run, traces: list[Path], tmp_path: Path) -> None:
     page = tmp_path / "trace.html"
-    assert run("report", str(trace), "-o", str(page)) == (0, "", f"wrote {page}: the trace as a page\n")
+    assert run("report", traces[1], "-o", str(page)) == (0, "", f"wrote {page}: the trace as a page\n")
     data = _data(page)
     assert data["kind"] == "trace"
     assert data["all_blocks"] == len(data["blocks"])  # type: ignore[arg-type]
 
 
-def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, traces: list[Path], tmp_path: Path) -> None:
     page = tmp_path / "trace.html"
-    assert run("report", str(trace), "-o", str(page), "--limit", "4MiB", "-q") == (1, "", "")
+    assert run("report", traces[1], "-o", str(page), "--limit", "4MiB", "-q") == (1, "", "")
     assert "4194304" in str(_data(page)["failed"])
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> list[Path]:
-    files = [tmp_path / "a.json", tmp_path / "b.json"]
-    for file, workload in zip(files, ("images-batched", "mixed"), strict=True):
-        file.write_bytes(trace_as_json(make_trace(workload, 2)))
-    return files
 
 
 def test_both_policies_are_shown(run: Run, traces: list[Path]) -> None:

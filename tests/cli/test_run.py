@@ -22,6 +22,7 @@ from tests.scale import part
 pytestmark = pytest.mark.slow
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 # the second arena is sized by what nonzero finds
 LATE = CHAIN.replace(
     """        a = R.exp(x)
@@ -172,7 +173,7 @@ def test_a_caller_whose_memory_the_pool_refuses_is_refused(run: Run) -> None:
     ("file", "n"), part([("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)], 2)
 )
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
-    path = Path(__file__).parents[2] / "examples" / file
+    path = EXAMPLES / file
     options = ("--bind", f"n={n}", "--check", "--format", "json")
     document = read_as("run", run("run", path, *options, "--limit", "64MiB")[1])
     taken = document["limit"]["sums"]
@@ -189,7 +190,7 @@ def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n:
 
 @pytest.mark.parametrize("sweep", [False, True])
 def test_beyond_the_bound_the_plan_is_not_used_and_nothing_is_compared(sweep: bool, run: Run) -> None:
-    path = Path(__file__).parents[2] / "examples" / "attention.py"
+    path = EXAMPLES / "attention.py"
     at = ("--sweep", "n=8,600") if sweep else ("--bind", "n=600")
     options = ("run", path, *at, "--check", "--guards", "fallback", "--bounds", "reserve")
     status, out, _ = run(*options)

@@ -27,7 +27,6 @@ class EditorClient:
         self.folder, self.options = folder, options
         self.messages: Queue[dict[str, Any]] = Queue()
         self.versions: dict[str, int] = {}
-        self.texts: dict[str, str] = {}
         self._number = 0
         assert self.process.stdout is not None
         self._listener = Thread(target=self._listen, args=(self.process.stdout,), daemon=True)

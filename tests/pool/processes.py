@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import subprocess
 import traceback
@@ -20,9 +21,10 @@ LONGEST = 120  # seconds: a busy machine is no failure
 
 
 def ran(*command: str | Path, **how: Any) -> tuple[int, str, str]:
-    """The exit status of a program, and what it says on its two streams."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
-    return done.returncode, done.stdout, done.stderr
+    """The exit status of a program, and what it says on its two streams, unless `how` leads one elsewhere."""
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    done = subprocess.run(command, text=True, check=False, **how)
+    return done.returncode, done.stdout or "", done.stderr or ""
 
 
 def died(work: Callable[[], object]) -> tuple[int, str]:
@@ -76,6 +78,12 @@ def _standing(thread: Thread) -> str:
     """Return the state of a thread, and how often it was given up for others: lines of /proc."""
     lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
     return "\n".join(line for line in lines if line.startswith("State") or "ctxt_switches" in line)
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory and not shared with files."""
+    (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(line) * 1024
 
 
 def at_once(*works: Callable[[], object]) -> None:

@@ -46,18 +46,6 @@ def admitted(pool: symalloc.Pool, nbytes: int, timeout: float = 0.02) -> bool:
         return not other.submit(failure, enter).result()
 
 
-def test_claims_fit_together_whatever_is_taken() -> None:
-    pool = pool_of(10)
-    with pool.admit(6 * PAGE - 1, "first") as session:
-        assert session.limit == 6 * PAGE
-        assert admitted(pool, 4 * PAGE) and not admitted(pool, 4 * PAGE + 1)
-        with pool.alloc(2 * PAGE):  # a part of the claim
-            assert admitted(pool, 4 * PAGE) and not admitted(pool, 4 * PAGE + 1)
-        with pytest.raises(OutOfMemoryError, match="session `first`"):
-            pool.alloc(6 * PAGE + 1)
-    assert admitted(pool, 10 * PAGE)
-
-
 def test_what_others_hold_counts_and_what_a_call_leaves_behind() -> None:
     pool = pool_of(10)
     held = pool.alloc(3 * PAGE)  # which may touch a page more

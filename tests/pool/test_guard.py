@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
 from tests.pool.guard_faults import FaultPlan, run_fault
-from tests.pool.processes import died, ran, survives
+from tests.pool.processes import died, ran, resident, survives
 
 PAGE = 4096
 
@@ -153,9 +152,9 @@ def test_fresh_memory_is_no_number() -> None:
 
 def test_large_memory_is_mapped_and_not_written() -> None:
     pool = InstrumentedPool(guard=True)
-    before = _resident()
+    before = resident()
     tensor = np.from_dlpack(pool.empty((10 * 2**30,), "uint8", tag="large"))
-    assert _resident() - before < 64 * 2**20
+    assert resident() - before < 64 * 2**20
     assert tensor[0] == tensor[-1] == tensor[7 * 2**30 + 5] == 255
     tensor[2**24] = 1
     assert tensor[2**24 - 1] == 255
@@ -165,10 +164,6 @@ def test_large_memory_is_mapped_and_not_written() -> None:
     status, said = died(lambda: _write(end))
     assert status == -signal.SIGSEGV
     assert "symalloc: `large` of 10737418240 bytes is overrun: byte 0 past its end" in said
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def test_a_program_that_closes_its_files_goes_on() -> None:

@@ -103,11 +103,6 @@ def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
         survives(work)
 
 
-def _wait_for_others(pool: InstrumentedPool) -> None:
-    """Until this thread is the only one with bins: Python joins a thread shortly before it really ends."""
-    until(lambda: pool.statistics().threads == 1)
-
-
 def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
     pool = InstrumentedPool()
     blocks: list[int] = []
@@ -116,7 +111,7 @@ def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
     for block in blocks:
         pool.free(block)
     assert pool.statistics().live == 0
-    _wait_for_others(pool)
+    until(lambda: pool.statistics().threads == 1)  # Python joins a thread shortly before it really ends
     pool.trim()
     assert (pool.statistics().used, pool.reserved) == (0, 0)
 
@@ -128,18 +123,21 @@ def test_python_goes_on_while_a_pool_is_trimmed() -> None:
 
 def test_a_forked_process_has_a_pool_of_its_own() -> None:
     pool = InstrumentedPool()
-    handle = pool.alloc(MIB)
-    ctypes.memset(handle.pointer, 7, MIB)
+    with pool.session("parent", limit=4 * MIB) as session:
+        handle = pool.alloc(MIB)
+        ctypes.memset(handle.pointer, 7, MIB)
 
-    def work() -> None:
-        ctypes.memset(handle.pointer, 9, MIB)
-        pool.free(handle)
-        pool.free(pool.alloc(3 * MIB))
-        assert pool.statistics().live == 0
+        def work() -> None:
+            ctypes.memset(handle.pointer, 9, MIB)
+            pool.free(handle)
+            block = pool.alloc(4 * MIB)
+            assert session.statistics().live == 4 * MIB
+            pool.free(block)
+            assert pool.statistics().live == 0
 
-    survives(work)
+        survives(work)
     assert ctypes.string_at(handle.pointer, MIB) == b"\7" * MIB
-    assert pool.statistics().live == MIB
+    assert pool.statistics().live == session.statistics().live == MIB
 
 
 def test_forking_amid_other_threads_does_not_hang_the_child() -> None:

@@ -175,16 +175,18 @@ def test_a_bounded_recording_is_the_end_of_a_whole_one(seed: int, tmp_path: Path
     dice = random.Random(seed)
     whole, bounded = InstrumentedPool(), InstrumentedPool()
     most = dice.randrange(1, 60)
-    entire, recent = whole.record(), bounded.record(most)
     live: list[tuple[int, int]] = []
-    for n in range(200):
-        if live and dice.random() < 0.5:
-            one, other = live.pop(dice.randrange(len(live)))
-            whole.free(one)
-            bounded.free(other)
-        else:
-            live.append((whole.alloc(n, tag=str(n)), bounded.alloc(n, tag=str(n))))
-    everything, last = entire.stop(), recent.stop()
+    with whole.record() as entire, bounded.record(most) as recent:
+        for n in range(200):
+            if live and dice.random() < 0.5:
+                one, other = live.pop(dice.randrange(len(live)))
+                whole.free(one)
+                bounded.free(other)
+            else:
+                live.append((whole.alloc(n, tag=str(n)), bounded.alloc(n, tag=str(n))))
+    bounded.alloc(1)  # which is not recorded
+    everything, last = entire.trace, recent.trace
+    assert entire.dropped == 0
     allocated = {e.block for e in everything.events[-most:] if isinstance(e, Alloc)}
     expected = [e for e in everything.events[-most:] if isinstance(e, Alloc | Free) and e.block in allocated]
     assert list(last.events) == expected
