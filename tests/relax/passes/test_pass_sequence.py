@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import tvm
-from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import PassContext, Sequential
 from tvm.relax import transform
 from tvm.target import Target
 
 import symalloc
 from symalloc.relax.passes.pipeline import NoPlannerError, finishing_pipeline, lower
-from symalloc.relax.passes.stages import PLANNER, tvm_pipeline
+from symalloc.relax.passes.stages import PLANNER, instrument, tvm_pipeline
 
 EMPTY = tvm.IRModule()
 WRAPPERS = ("_pipeline", "sequential", "symalloc")
@@ -25,21 +24,20 @@ def run_by(pipeline: Callable[[tvm.IRModule], Any], target: Target) -> list[str]
     """The names of the passes that TVM runs, none inside another."""
     found: list[str] = []
 
-    @pass_instrument
-    class Noting:
-        depth = 0
+    inside = list[str]()
 
-        def run_before_pass(self, _: tvm.IRModule, info: object) -> None:
-            name = str(info.name)  # type: ignore[attr-defined]
-            if name not in WRAPPERS:
-                if Noting.depth == 0:
-                    found.append(name)
-                Noting.depth += 1
+    def before(_: tvm.IRModule, info: Any) -> None:
+        if info.name not in WRAPPERS:
+            if not inside:
+                found.append(str(info.name))
+            inside.append(info.name)
 
-        def run_after_pass(self, _: tvm.IRModule, info: object) -> None:
-            Noting.depth -= str(info.name) not in WRAPPERS  # type: ignore[attr-defined]
+    def after(_: tvm.IRModule, info: Any) -> None:
+        if info.name not in WRAPPERS:
+            inside.pop()
 
-    with target, PassContext(instruments=[Noting()]):
+    noting = instrument("Noting", run_before_pass=before, run_after_pass=after)
+    with target, PassContext(instruments=[noting]):
         pipeline(EMPTY)
     return found
 
@@ -53,18 +51,11 @@ def test_instruments_see_each_of_tvms_passes_once_and_ours(target: str) -> None:
     replaced = (PLANNER, "KillAfterLastUse")
     assert [n for n in ours if n not in added] == [n for n in theirs if n not in replaced]
     assert [n for n in ours if n in added] == added
-    front, behind = (run_by(_part(module_part, chosen), chosen) for module_part in (lower, _finished))
+    front = run_by(lambda module: lower(module, chosen), chosen)
+    behind = run_by(finishing_pipeline(chosen), chosen)
     place = theirs.index(PLANNER)
     assert front == [*theirs[:place], "CanonicalKernels"]
     assert [n for n in behind if n not in added] == [n for n in theirs[place:] if n not in replaced]
-
-
-def _part(run: Callable[[tvm.IRModule, Target], tvm.IRModule], target: Target) -> Callable[[Any], Any]:
-    return lambda module: run(module, target)
-
-
-def _finished(module: tvm.IRModule, target: Target) -> tvm.IRModule:
-    return finishing_pipeline(target)(module)
 
 
 def test_a_pipeline_without_a_planner_is_refused() -> None:
