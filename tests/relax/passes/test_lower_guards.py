@@ -15,15 +15,11 @@ from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.passes.pipeline import PromiseNoAlias, finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import LowerGuards
-from tests.relax.built import graph, lowered
+from tests.relax.built import bits, graph, lowered
 
 
 def names(module: tvm.IRModule) -> set[str]:
     return {variable.name_hint for variable in module.get_global_vars()}
-
-
-def first(module: tvm.IRModule) -> relax.Call:
-    return module["main"].body.blocks[0].bindings[0].value
 
 
 def test_a_plan_holds_its_check_as_a_kernel_over_the_symbols() -> None:
@@ -31,7 +27,7 @@ def test_a_plan_holds_its_check_as_a_kernel_over_the_symbols() -> None:
     after = plan_lowered(before).module
     added = names(after) - names(before)
     assert added == {"main_check"} and ASSERT not in after["main"].script()
-    check = first(after)
+    check = after["main"].body.blocks[0].bindings[0].value
     assert check.op.global_symbol == after["main_check"].attrs["global_symbol"] == "main_check"
     assert [p.name for p in after["main_check"].params] == [a.name for a in check.args] == ["n"]
     assert "main_check" in names(relax.transform.DeadCodeElimination()(after))
@@ -50,8 +46,7 @@ class Elsewhere:
     def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["k"]), c: R.Tensor((), "bool")) -> R.Tensor(
         ("n", 4), "float32"
     ):
-        n = T.int64()
-        k = T.int64()
+        n, k = T.int64(), T.int64()
         y = R.exp(x)
         R.assert_op(n <= 2 * k, [n, 2 * k], format="got {}, of {} at most")
         if c:
@@ -74,11 +69,10 @@ def test_assertions_of_the_author_are_lowered_wherever_they_stand() -> None:
     texts = [str(check.body.seq[1].message_parts[0].value) for check in checks]
     assert texts == ["got n, of 2*k at most", "n is more than k", "n", "{:d}"]
     assert module["main"].script().count(ASSERT) == 1, "one shows a tensor"
-    main = relax.VirtualMachine(built, tvm.cpu())["main"]
-    for condition, k, said in ((True, 1, "got 3, of 2 at most"), (True, 2, "3 is more than 2")):
-        arguments = (np.zeros((3, 4), "float32"), tvm.runtime.ShapeTuple([k]), np.array(condition))
+    made = relax.VirtualMachine(built, tvm.cpu())
+    for k, said in ((1, "got 3, of 2 at most"), (2, "3 is more than 2")):
         with pytest.raises(AssertionError, match=said):
-            main(*(a if isinstance(a, tvm.runtime.ShapeTuple) else tvm.runtime.tensor(a) for a in arguments))
+            bits(made, np.zeros((3, 4), "float32"), tvm.runtime.ShapeTuple([k]), np.array(True))
 
 
 _KERNELS = """
@@ -87,19 +81,13 @@ class Kernels:
     @T.prim_func(s_tir=True)
     def fill(x: T.Buffer((4,), "float32"), n: T.float32):
         for i in range(4):
-            with T.sblock("x"):
-                x[i] = n
+            x[i] = n
 
     @T.prim_func(s_tir=True)
     def move(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
         for i in range(4):
-            with T.sblock("y"):
-                y[i] = x[i]
+            y[i] = x[i]
 """
-
-
-def kernels() -> tvm.IRModule:
-    return tvm.script.from_source(_KERNELS)
 
 
 def promised(module: tvm.IRModule) -> set[str]:
@@ -126,12 +114,11 @@ def test_what_follows_the_kernels_does_not_take_their_promise() -> None:
 
 
 def test_kernels_promise_that_buffers_are_apart_where_none_may_be_given_one_tensor_twice() -> None:
-    module = kernels()
+    module, alone = (tvm.script.from_source(_KERNELS) for _ in "ab")
     assert PromiseNoAlias()(module).same_as(module)
     module["move"] = module["move"].with_attr("tirx.noalias", True)
     once = PromiseNoAlias()(module)
     assert promised(once) == {"fill", "move"}
     assert PromiseNoAlias()(once).same_as(once)
-    alone = kernels()
     del alone["move"]
     assert promised(PromiseNoAlias()(alone)) == {"fill"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,14 +13,12 @@ import tvm
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.program.reading import PipelineName
-from symalloc.relax.passes.pipeline import pipeline as planning_pipeline
 from symalloc.relax.passes.stages import Lowered
 from tests.models.zoo import MODELS
 from tests.relax.passes.staged import FAULTS, planned, stages_of
 from tests.scale import pairs
 
 PIPELINES: tuple[PipelineName, ...] = get_args(PipelineName)
-BOTH = pytest.mark.parametrize("pipeline", PIPELINES)
 
 
 @cache
@@ -37,16 +36,13 @@ def reports(folder: Path, modules: dict[str, Any]) -> dict[str, list[Diagnostic]
     return {name: [d for d in found if d.file == str(files[text])] for name, text in texts.items()}
 
 
-def told(found: Any) -> list[tuple[object, ...]]:
+def told(found: Any) -> list[str]:
     """The findings, but for the places and the words of a dialect, and for what TVM itself refuses."""
-    return sorted((_told(d) for d in found if d.rule != "SYM902"), key=str)
+    shown = attrgetter("rule", "severity", "verdict", "counterexample", "binds", "precondition")
+    return sorted(str(shown(d)) for d in found if d.rule != "SYM902")
 
 
-def _told(d: Diagnostic) -> tuple[object, ...]:
-    return d.rule, str(d.severity), d.verdict, d.counterexample, d.binds, d.precondition
-
-
-@BOTH
+@pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_sound_module_is_clean_at_every_stage(
     pipeline: PipelineName, tmp_path: Path, warm_workers: None
 ) -> None:
@@ -89,10 +85,6 @@ FLAVOURS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "flavour"), pairs(MODELS_PLANNED, FLAVOURS))
 def test_what_we_plan_is_clean_at_every_later_stage(name: str, flavour: str) -> None:
-    from symalloc.planner.memory_plan import PlanOptions
-
-    instrument = symalloc.VerifyMemory()
-    chosen = planning_pipeline("llvm", options=PlanOptions(**FLAVOURS[flavour]))
-    with tvm.transform.PassContext(instruments=[instrument]):
-        last = chosen(MODELS[name].build())
+    with tvm.transform.PassContext(instruments=[symalloc.VerifyMemory()]):
+        last = symalloc.pipeline("llvm", **FLAVOURS[flavour])(MODELS[name].build())
     assert not [d for d in symalloc.lint(last, stage="as-is") if d.severity != "note"]

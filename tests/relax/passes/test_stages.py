@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import tvm
 from tvm import relax
-from tvm.ir.instrument import pass_instrument
 
 from symalloc.relax.passes.stages import (
     Lowered,
@@ -31,15 +30,13 @@ def stages(stage: Any, mod: Any, target: str = "llvm") -> list[Lowered]:
     return kept
 
 
+def recording(ran: list[str]) -> Any:
+    return instrument("Recorder", run_before_pass=lambda _, info: ran.append(str(info.name)))
+
+
 def test_all_are_the_passes_that_tvm_itself_runs() -> None:
     ran: list[str] = []
-
-    @pass_instrument
-    class Recorder:
-        def run_before_pass(self, mod: Any, info: Any) -> None:
-            ran.append(str(info.name))
-
-    with tvm.transform.PassContext(instruments=[Recorder()]):
+    with tvm.transform.PassContext(instruments=[recording(ran)]):
         relax.build(sum_squared(), target="llvm")
     first, last = ran.index("CallTIRRewrite"), ran.index("AttachGlobalSymbol")
     passes = [name for name in ran[first : last + 1] if name != "NormalizeGlobalVar"]  # inside another one
@@ -51,8 +48,7 @@ def test_a_pass_that_would_run_kernels_is_run_by_no_other_one(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = list[str]()
-    recorder = instrument("Recorder", run_before_pass=lambda _, info: ran.append(str(info.name)))
-    context = partial(tvm.transform.PassContext, instruments=[recorder])
+    context = partial(tvm.transform.PassContext, instruments=[recording(ran)])
     monkeypatch.setattr(tvm.transform, "PassContext", context)
     wanted = WantedStages(first="CallTIRRewrite")
     lower(sum_squared(), target, wanted=wanted, keep=lambda _: None, pipeline="target")
@@ -88,12 +84,9 @@ def test_a_pass_that_fails_is_named() -> None:
         stages("auto", mod)
     assert caught.value.stage == "StaticPlanBlockMemory"
     assert "File" not in str(caught.value)
-
-
-def test_a_target_that_does_not_exist() -> None:
     with pytest.raises(PassFailedError) as caught:
         stages("auto", sum_squared(), target="nonsense")
-    assert caught.value.stage == ""
+    assert caught.value.stage == ""  # there is no such target
 
 
 def test_memory_operations_inside_a_branch_are_seen() -> None:
