@@ -14,7 +14,7 @@ from tvm import ir, relax, s_tir, tirx
 from tvm.target import Target
 
 from symalloc.planner.memory_plan import ShrinkChoice
-from symalloc.relax.ir_types import elements, with_parameters, with_variables
+from symalloc.relax.ir_types import Node, elements, with_parameters, with_variables
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.machine import call, machines
 from symalloc.relax.shrink.kernel_stages import Stage, stages_of
@@ -116,18 +116,17 @@ def faulty(rewritten: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
 
 def _of(kernel: tirx.PrimFunc, stages: Sequence[Stage]) -> tirx.PrimFunc:
     """`kernel` with other stages."""
-    root = kernel.body.block
     parts = [stage.loops[0] if stage.loops else stage.realized for stage in stages]
     body = tirx.SeqStmt(parts) if len(parts) > 1 else parts[0]
-    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
-    realized = s_tir.SBlockRealize([], kernel.body.predicate, block)
-    return with_parameters(kernel, elements(kernel.params), realized)
+    return _with_root(kernel, body, kernel.body.block.alloc_buffers)
 
 
 def _renamed(kernel: tirx.PrimFunc, old: ir.Var, new: ir.Var) -> tirx.PrimFunc:
-    root = with_variables(kernel.body, [(old, new)]).block
     left = [one for one in elements(kernel.body.block.alloc_buffers) if not one.same_as(old)]
-    block = s_tir.SBlock([], [], [], "root", root.body, alloc_buffers=left)
-    return with_parameters(
-        kernel, elements(kernel.params), s_tir.SBlockRealize([], kernel.body.predicate, block)
-    )
+    return _with_root(kernel, with_variables(kernel.body, [(old, new)]).block.body, left)
+
+
+def _with_root(kernel: tirx.PrimFunc, body: Node, buffers: Sequence[ir.Var]) -> tirx.PrimFunc:
+    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=buffers)
+    realized = s_tir.SBlockRealize([], kernel.body.predicate, block)
+    return with_parameters(kernel, elements(kernel.params), realized)

@@ -33,7 +33,6 @@ from symalloc.size.expr import Expr, ceildiv, constant, symbol
 from tests.models.execution import random_inputs
 from tests.models.zoo import encoder, llama
 from tests.relax.built import EFFECTS, errors, graph, rows
-from tests.relax.shrink import modules_to_cut
 from tests.relax.shrink.compared import outputs
 from tests.scale import tries
 
@@ -273,14 +272,40 @@ def test_what_has_effects_stays_whole(module: tvm.IRModule) -> None:
     assert not any(plan.pieces for plan in plan_or_refuse(given, "llvm", options).plans.values())
 
 
-@pytest.mark.parametrize(("name", "given"), [("Scores", {"n": 64, "k": 64}), ("Joined", {"k": 4})])
-def test_what_a_kernel_refuses_is_refused_in_pieces_and_parts(name: str, given: Mapping[str, int]) -> None:
-    lowered = lower_or_refuse(getattr(modules_to_cut, name), "llvm", "default")
-    options = PlanOptions(shrink="safe", max_arena=9216, chunks=8, sizes=given)
-    machine = machines(
-        plan_or_refuse(lowered, "llvm", options).module, "naive", target="llvm", pipeline="default"
-    )[0]
-    x, y = (np.ones(extents, "float32") for extents in ((given.get("n", 4), 8), (7,)))
+def kernel(emit: Emit, name: str, *tensors: te.Tensor) -> tvm.ir.GlobalVar:
+    """A kernel in the module that is under way."""
+    return emit.__self__.add_func(te.create_prim_func([*tensors], index_dtype_override="int64"), name)  # type: ignore[attr-defined]
+
+
+def biased(emit: Emit, x: relax.Var, y: relax.Var) -> relax.Expr:
+    n, rows, m = x.ty.shape[0], te.var("rows", "int64"), te.var("m", "int64")
+    a, b = te.placeholder((rows, m)), te.placeholder((rows,))
+    add = kernel(emit, "biased", a, b, te.compute((rows, m), lambda i, j: a[i, j] + b[i]))
+    scores = emit(OP.matmul(x, OP.permute_dims(x)))
+    given = emit(OP.call_tir(add, [scores, y], relax.TensorType([n, n], "float32")))
+    return OP.matmul(emit(OP.nn.softmax(given)), x)
+
+
+def weighed(emit: Emit, x: relax.Var, y: relax.Var) -> relax.Expr:
+    rows = te.var("rows", "int64")
+    over = te.reduce_axis((0, rows))
+    a, b = te.placeholder((rows, 8)), te.placeholder((rows,))
+    total = kernel(emit, "weighed", a, b, te.compute((8,), lambda j: te.sum(a[over, j] * b[over], axis=over)))
+    first, second = emit(OP.tanh(x)), emit(OP.exp(x))
+    made = emit(OP.call_tir(total, [first, y], relax.TensorType([8], "float32")))
+    return relax.Tuple([made, emit(OP.concat([first, second], axis=0))])
+
+
+@pytest.mark.parametrize(("write", "rows"), [(biased, "n"), (weighed, 4)])
+def test_what_a_kernel_refuses_is_refused_in_pieces_and_parts(write: Any, rows: int | str) -> None:
+    """The kernel takes as many numbers as rows, and the function any number of them."""
+    lowered = lower_or_refuse(graph(write, x=(rows, 8), y=("k",)), "llvm", "default")
+    count = 64 if rows == "n" else 4
+    options = PlanOptions(shrink="safe", max_arena=9216, chunks=8, sizes={"n": count, "k": count})
+    planned = plan_or_refuse(lowered, "llvm", options)
+    assert "_rows" in str(planned.module) or rows == 4
+    machine = machines(planned.module, "naive", target="llvm", pipeline="default")[0]
+    x, y = (np.ones(extents, "float32") for extents in ((count, 8), (7,)))
     with pytest.raises(RunError, match="Mismatched"):
         call(machine, "main", [x, y])
 

@@ -92,10 +92,8 @@ def test_kernels_are_cut_where_rows_follow_from_rows() -> None:
 def test_the_pieces_make_what_the_kernel_makes(
     name: str, parts: Mapping[int, int], made: tirx.PrimFunc, rows: Rows
 ) -> None:
-    kernel, random = KERNELS[name], Random(0)
-    source = np.random.default_rng(0)
-    shapes = [extents(param, {"n": N}) for param in elements(kernel.params)]
-    arrays = [source.random(shape, dtype="float32") for shape in shapes]
+    kernel, random, source = KERNELS[name], Random(0), np.random.default_rng(0)
+    arrays = [source.random(extents(p, {"n": N}), dtype="float32") for p in elements(kernel.params)]
     expected = ran(kernel, arrays)
     stored = stores(kernel)
     total = arrays[min(stored)].shape[rows[min(stored)]]
@@ -104,21 +102,21 @@ def test_the_pieces_make_what_the_kernel_makes(
         room = end - start + random.randint(0, 2)  # a part may be longer than what is done
         given = [*arrays]
         for at, dim in parts.items():
-            given[at] = np.full(
-                [room if i == dim else e for i, e in enumerate(arrays[at].shape)], 9, "float32"
-            )
-            place = tuple(slice(end - start) if i == dim else slice(None) for i in range(given[at].ndim))
-            given[at][place] = arrays[at].take(range(start, end), dim)
+            shape = [room if i == dim else e for i, e in enumerate(arrays[at].shape)]
+            given[at] = np.full(shape, 9, "float32")
+            along(given[at], dim)[: end - start] = along(arrays[at], dim)[start:end]
         after = ran(made, [*given, start, end - start])
         for at, (one, right) in enumerate(zip(after, expected, strict=True)):
-            before = arrays[at].copy() if at not in parts else given[at]
+            before = given[at].copy()
             if at in stored:
-                dim, first = rows[at], 0 if at in parts else start
-                place = tuple(
-                    slice(first, first + end - start) if i == dim else slice(None) for i in range(one.ndim)
-                )
-                before[place] = right.take(range(start, end), dim)
+                first = 0 if at in parts else start
+                along(before, rows[at])[first : first + end - start] = along(right, rows[at])[start:end]
             assert one.tobytes() == before.tobytes()
+
+
+def along(array: np.ndarray, dim: int) -> np.ndarray:
+    """The array with its rows along a dimension in front."""
+    return np.moveaxis(array, dim, 0)
 
 
 # -- faults --------------------------------------------------------------------------------------------------
@@ -184,27 +182,23 @@ def test_planted_faults_are_refused(
                 assert rows_of(given, cut_kernel(given, row_loops(given, at, dim), {at: other})) is None
 
 
-def kernel_of(*tensors: te.Tensor) -> tirx.PrimFunc:
-    return te.create_prim_func([*tensors], index_dtype_override="int64").with_attr("tirx.noalias", True)
-
-
 X, SQUARE, K = te.placeholder((8,), name="x"), te.placeholder((8, 8), name="x"), te.reduce_axis((0, 8))
 COPY = te.compute((8,), lambda i: X[i])
 TOTAL = te.compute((1,), lambda _: te.sum(X[K], axis=K))
 OTHER_ROWS = {
-    "of what the kernel stores to as well": kernel_of(X, COPY, te.compute((8,), lambda i: COPY[7 - i])),
-    "all of them, of which the kernel keeps the sum": kernel_of(
-        X, TOTAL, te.compute((8,), lambda i: X[i] / TOTAL[0])
-    ),
-    "by two loops over what must be one row": kernel_of(
-        SQUARE, te.compute((8, 8), lambda i, j: SQUARE[j, i] + SQUARE[i, i])
+    "of what the kernel stores to as well": (X, COPY, te.compute((8,), lambda i: COPY[7 - i])),
+    "all of them, of which the kernel keeps the sum": (X, TOTAL, te.compute((8,), lambda i: X[i] / TOTAL[0])),
+    "by two loops over what must be one row": (
+        SQUARE,
+        te.compute((8, 8), lambda i, j: SQUARE[j, i] + SQUARE[i, i]),
     ),
 }
 
 
 @pytest.mark.parametrize("name", OTHER_ROWS)
 def test_what_needs_other_rows_is_not_cut(name: str) -> None:
-    kernel = OTHER_ROWS[name]
+    kernel = te.create_prim_func([*OTHER_ROWS[name]], index_dtype_override="int64")
+    kernel = kernel.with_attr("tirx.noalias", True)
     for position, param in enumerate(elements(kernel.params)):
         for dim in range(len(elements(param.ty.shape))):
             made = cut_kernel(kernel, row_loops(kernel, position, dim), {position: dim})

@@ -27,12 +27,8 @@ def bump(a: T.handle):
     n = T.int64()
     A = T.match_buffer(a, (n, {0}), "float32")
     for i, j in T.grid(n, {0}):
-        with T.sblock("b"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            A[vi, vj] = A[vi, vj] + T.float32(1)
+        A[i, j] = A[i, j] + T.float32(1)
 """
-
-
 WIDER = relax.const(rows(8, 64))
 
 
