@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,43 +35,41 @@ def test_a_tensor_that_outgrows_its_storage_is_refused_by_name() -> None:
     )
 
 
-def _placed(offset: Any, shape: list[Any], symbols: list[Any], nbytes: int = 16) -> relax.VirtualMachine:
-    """A program that takes the values of `symbols`, and returns a tensor of bytes on a storage."""
+@pytest.fixture(scope="module")
+def placed() -> Callable[..., tuple[int, ...]]:
+    """The shape of a tensor of bytes that lies at an offset on a storage of 16."""
     builder = relax.BlockBuilder()
-    given = relax.Var("given", relax.ShapeType(symbols))
-    with builder.function("main", [given]):
-        storage = builder.emit(relax.op.memory.alloc_storage(relax.ShapeExpr([nbytes]), 0, "global", "uint8"))
-        tensor = relax.op.memory.alloc_tensor(storage, offset, relax.ShapeExpr(shape), "uint8")
+    at, *shape = (tvm.tirx.Var(name, "int64") for name in ("at", "a", "b", "c"))
+    with builder.function("main", [relax.Var("given", relax.ShapeType([at, *shape]))]):
+        storage = builder.emit(relax.op.memory.alloc_storage(relax.ShapeExpr([16]), 0, "global", "uint8"))
+        tensor = relax.op.memory.alloc_tensor(storage, at, relax.ShapeExpr(shape), "uint8")
         builder.emit_func_output(builder.emit(tensor))
-    return machine_on(relax.build(builder.get(), "llvm"), InstrumentedPool())
+    machine = machine_on(relax.build(builder.get(), "llvm"), InstrumentedPool())
+    return lambda at, *shape: tuple(machine["main"](tvm.runtime.ShapeTuple((at, *shape))).shape)
 
 
-def _shape(*values: int) -> Any:
-    return tvm.runtime.ShapeTuple(values)
+@pytest.mark.parametrize(("at", "count"), [(0, 16), (16, 0), (15, 1), (1, 15)])
+def test_what_ends_in_its_storage_is_placed(at: int, count: int, placed: Callable[..., Any]) -> None:
+    assert placed(at, count, 1, 1) == (count, 1, 1)
 
 
-def test_the_first_byte_behind_a_storage_is_refused() -> None:
-    at, n = tvm.tirx.Var("at", "int64"), tvm.tirx.Var("n", "int64")
-    machine = _placed(at, [n], [at, n])
-    for good in ((0, 16), (16, 0), (15, 1), (1, 15)):
-        assert machine["main"](_shape(*good)).shape == (good[1],)
-    for bad in ((0, 17), (17, 0), (16, 1), (2**63 - 1, 16)):
-        with pytest.raises(BoundsError, match="on a storage of 16 bytes"):
-            machine["main"](_shape(*bad))
-
-
-@pytest.mark.parametrize("at", (-1, -16, -(2**63)))
-def test_an_offset_in_front_of_the_storage_is_refused(at: int) -> None:
-    offset = tvm.tirx.Var("at", "int64")
-    with pytest.raises(BoundsError, match=f"is placed at offset {at} .*in front of it"):
-        _placed(offset, [16], [offset])["main"](_shape(at))
-
-
-@pytest.mark.parametrize("extents", ((2**22, 2**22, 2**20), (2**62, 2, 2), (-1, 1, 1), (-4, -4, 1)))
-def test_byte_counts_that_wrap_are_refused(extents: tuple[int, int, int]) -> None:
-    symbols = [tvm.tirx.Var(name, "int64") for name in "abc"]
-    with pytest.raises(BoundsError, match="negative extent, or more bytes than 64 bits can count"):
-        _placed(0, symbols, symbols)["main"](_shape(*extents))
+@pytest.mark.parametrize(
+    ("said", "bad"),
+    [
+        ("on a storage of 16 bytes", [(0, 17, 1, 1), (17, 0, 1, 1), (16, 1, 1, 1), (2**63 - 1, 16, 1, 1)]),
+        ("is placed at offset -.*in front of it", [(at, 16, 1, 1) for at in (-1, -16, -(2**63))]),
+        (
+            "negative extent, or more bytes than 64 bits can count",
+            [(0, 2**22, 2**22, 2**20), (0, 2**62, 2, 2), (0, -1, 1, 1), (0, -4, -4, 1)],
+        ),
+    ],
+)
+def test_what_leaves_its_storage_is_refused(
+    said: str, bad: Sequence[tuple[int, ...]], placed: Callable[..., Any]
+) -> None:
+    for one in bad:
+        with pytest.raises(BoundsError, match=said):
+            placed(*one)
 
 
 def test_other_allocators_are_left_to_tvm() -> None:
