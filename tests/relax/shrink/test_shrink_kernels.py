@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.script import from_source
 
 import symalloc
+from symalloc.planner.memory_plan import ShrinkChoice
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.rewrite import with_functions
 from symalloc.relax.shrink.kernel_stages import stages_of
@@ -213,30 +214,19 @@ def test_what_stays(stages: int | None, left: int, name: str) -> None:
     assert len(kernel.body.block.alloc_buffers) == left
 
 
-DIVIDED = """
-@I.ir_module
-class Divided:
-    @T.prim_func(private=True, s_tir=True)
-    def kernel(b: T.handle):
-        T.func_attr({"tirx.noalias": True})
-        n = T.int64()
-        B = T.match_buffer(b, (n + T.int64(4),), "int64")
-        S = T.sblock_alloc_buffer((n,), "int64")
-        for i in range(n):
-            with T.sblock("S"):
-                v = T.axis.spatial(n, i)
-                S[v] = T.int64(1000) // (n - v)
-        for i in range(n + T.int64(4)):
-            with T.sblock("B"):
-                v = T.axis.spatial(n + T.int64(4), i)
-                B[v] = T.Select(v < n, S[v], T.int64(0))
-"""
+def buffers_left(level: ShrinkChoice, *tensors: te.Tensor) -> list[str]:
+    """The buffers of its own that a kernel of these tensors has when it is shrunk."""
+    kernel = te.create_prim_func([*tensors], index_dtype_override="int64").with_attr("tirx.noalias", True)
+    module = tvm.IRModule({"kernel": kernel.without_attr("global_symbol")})
+    return [one.name for one in shrunk(module, level)[0]["kernel"].body.block.alloc_buffers]
 
 
 def test_a_stage_that_divides_by_zero_elsewhere_stays() -> None:
     """Both sides of a select are computed where nothing is loaded, and the machine stops."""
-    kernel = shrunk(from_source(DIVIDED), "full")[0]["kernel"]
-    assert [one.name for one in kernel.body.block.alloc_buffers] == ["S"]
+    n, zero = te.var("n", "int64"), tirx.const(0, "int64")
+    parts = te.compute((n,), lambda i: tirx.const(1000, "int64") // (n - i), name="S")
+    whole = te.compute((n + 4,), lambda i: tirx.Select(i < n, parts[i], zero))
+    assert buffers_left("full", whole) == ["S"]
 
 
 @pytest.mark.parametrize(("name", "left"), [("product_in_sum", 1), ("read_in_reverse", 2)])
@@ -257,36 +247,15 @@ def test_kernels_whose_arguments_may_overlap_stay() -> None:
     assert [*found.kernels["product_in_sum"].left.values()] == [NOT_APART]
 
 
-def _summed(terms: int, combined: str = "{} + {}") -> tvm.IRModule:
-    """A kernel that combines as many values as `terms` of a padded row."""
-    return from_source(f"""
-@I.ir_module
-class Kernels:
-    @T.prim_func(private=True, s_tir=True)
-    def summed(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")):
-        T.func_attr({{"tirx.noalias": True}})
-        C = T.sblock_alloc_buffer(({256 + terms},), "float32")
-        for i in range({256 + terms}):
-            with T.sblock("C"):
-                vi = T.axis.spatial({256 + terms}, i)
-                C[vi] = T.if_then_else(vi < 256, A[vi], T.float32(0))
-        for i, k in T.grid(256, {terms}):
-            with T.sblock("B"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    B[vi] = T.float32(0)
-                B[vi] = {combined.format("B[vi]", "C[vi + vk]")}
-""")
-
-
 @pytest.mark.parametrize(
-    ("terms", "combined", "left"),
-    [(9, "{} + {}", 1), (9, "T.max({}, {})", 1), (128, "{} + {}", 1), (129, "{} + {}", 0)],
+    ("terms", "combined", "left"), [(9, te.sum, 1), (9, te.max, 1), (128, te.sum, 1), (129, te.sum, 0)]
 )
-def test_paddings_go_into_reductions_that_do_not_run_on_vectors(terms: int, combined: str, left: int) -> None:
-    module = _summed(terms, combined)
-    assert len(shrunk(module, "full")[0]["summed"].body.block.alloc_buffers) == left
-    assert len(shrunk(module, "safe")[0]["summed"].body.block.alloc_buffers) == 1
+def test_paddings_go_into_reductions_that_do_not_run_on_vectors(terms: int, combined: Any, left: int) -> None:
+    given, k = te.placeholder((256,)), te.reduce_axis((0, terms))
+    padded = te.compute((256 + terms,), lambda i: tirx.if_then_else(i < 256, given[i], tirx.const(0.0)))
+    result = te.compute((256,), lambda i: combined(padded[i + k], axis=k))
+    assert len(buffers_left("full", given, result)) == left
+    assert len(buffers_left("safe", given, result)) == 1
 
 
 def test_the_pass_and_the_option_do_the_same() -> None:
