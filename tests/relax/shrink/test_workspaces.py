@@ -65,7 +65,10 @@ _POINTED = """with T.sblock("turn"):
                 T.reads(S[0:n, 0:n])
                 T.writes(B[u, v])
                 B[u, v] = T.call_extern("float32", "fabsf", T.address_of(S[v, u]))"""
-_STEPS = ("inside", "scheduled", "handed", "public", "pointed", "wider")
+_CALLS = "\n        ".join(
+    f'x = R.call_tir(Left.{name}, (x,), R.Tensor((n, n), "float32"))'
+    for name in ("inside", "scheduled", "handed", "public", "pointed", "wider")
+)
 # buffers that stay with their kernels, each for another reason
 LEFT = f"""
 @I.ir_module
@@ -95,13 +98,8 @@ class Left:
     def main(x: R.Tensor(("n", "n"), "float32"), t: R.Tensor((255,), "float32")):
         n = T.int64()
         s = R.call_tir(Left.tiny, (t,), R.Tensor((255,), "float32"))
-        {
-    "".join(
-        f'''x = R.call_tir(Left.{step}, (x,), R.Tensor((n, n), "float32"))
-        '''
-        for step in _STEPS
-    )
-}seen = R.call_packed("mylib.f", s, Left.handed, ty_args=(R.Any,))
+        {_CALLS}
+        seen = R.call_packed("mylib.f", s, Left.handed, ty_args=(R.Any,))
         return x
 """
 
