@@ -228,16 +228,15 @@ def random_module(seed: int) -> tvm.IRModule:
     def write(emit: Any, *given: relax.Var) -> relax.Expr:
         values = [*given]
         for _ in range(random.randint(2, 6)):
-            values.append(emit(_operator(random, values)))
+            if random.random() < 0.5:
+                made = random.choice(UNARY)(random.choice(values[-3:]))
+            else:
+                combined = getattr(relax.op, random.choice(BINARY))
+                made = combined(random.choice(values), random.choice(values[-3:]))
+            values.append(emit(made))
         return relax.Tuple(random.sample(values[2:], 2))
 
     return graph(write, x=("n", 8), z=("n", 8))
-
-
-def _operator(random: Random, values: Sequence[Any]) -> Any:
-    if random.random() < 0.5:
-        return random.choice(UNARY)(random.choice(values[-3:]))
-    return getattr(relax.op, random.choice(BINARY))(random.choice(values), random.choice(values[-3:]))
 
 
 def test_random_modules_give_the_same_bits_in_donated_memory() -> None:

@@ -40,9 +40,7 @@ class Several:
             Y[i, j] = X[i, j] * T.float32(2)
 
     @R.function
-    def main(
-        x: R.Tensor(("n", 4), "float32"), z: R.Tensor(("n", "m"), "float32"), c: R.Tensor((), "bool")
-    ) -> R.Tensor(("n", 1), "float32"):
+    def main(x: R.Tensor(("n", 4), "float32"), z: R.Tensor(("n", "m"), "float32"), c: R.Tensor((), "bool")):
         n, m = T.int64(), T.int64()
         b = R.call_tir(Several.mine2, (R.add(x, x),), out_ty=R.Tensor((n, 4), "float32"))
         d = R.sum(z, axis=1, keepdims=True)

@@ -51,13 +51,10 @@ _YIELDS = """
 @I.ir_module
 class Yields:
     @R.function
-    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tuple(
-        R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["n"]), R.Shape(["n"]))
-    ):
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
         n = T.int64()
         y = R.add(x, x)
-        first = R.shape([n])
-        both = (first, R.shape([n]))
+        both = (R.shape([n]), R.shape([n]))
         if c:
             chosen = (R.add(y, y), both)
         else:

@@ -43,9 +43,7 @@ _ELSEWHERE = """
 @I.ir_module
 class Elsewhere:
     @R.function(pure=False)
-    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["k"]), c: R.Tensor((), "bool")) -> R.Tensor(
-        ("n", 4), "float32"
-    ):
+    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["k"]), c: R.Tensor((), "bool")):
         n, k = T.int64(), T.int64()
         y = R.exp(x)
         R.assert_op(n <= 2 * k, [n, 2 * k], format="got {}, of {} at most")

@@ -57,7 +57,7 @@ def different(
     found = []
     for name in names:
         arguments = random_inputs(lowered[name], binding, 0)
-        bits = {label: _bits(machine[name](*arguments)) for label, machine in machines.items()}
+        bits = {label: made[name](*arguments).numpy().tobytes() for label, made in machines.items()}
         found += [f"{name} {label}" for label in after if bits[label] != bits[""]]
     return found
 
@@ -70,11 +70,6 @@ def _machine(module: tvm.IRModule) -> relax.VirtualMachine:
 def outputs(module: tvm.IRModule, name: str, arguments: Sequence[np.ndarray]) -> list[bytes]:
     """The bits that a function gives; modules that are asked in turn are built once."""
     return [one.tobytes() for one in call(_machine(module), name, arguments).outputs]
-
-
-def _bits(result: tvm.runtime.Tensor) -> bytes:
-    found: np.ndarray = result.numpy()
-    return found.tobytes()
 
 
 @lru_cache(maxsize=2)

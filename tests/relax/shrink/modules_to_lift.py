@@ -55,9 +55,7 @@ class Extents:
             B[j] = S[m - 1, n - 1 - j]
 
     @R.function
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), k: R.Prim("int64")) -> R.Tensor(
-        ("n",), "float32"
-    ):
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), k: R.Prim("int64")):
         n, m = T.int64(), T.int64()
         a = R.call_tir(Extents.rows, (x, R.prim_value(m + 1)), R.Tensor((n,), "float32"))
         return R.call_tir(Extents.rows, (a, k), R.Tensor((n,), "float32"))

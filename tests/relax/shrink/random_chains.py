@@ -104,6 +104,7 @@ def random_chains(seed: int, count: int) -> Chains:
     """So many functions of random operators, on tensors of random shapes."""
     random = Random(seed)
     symbols = {name: tirx.Var(name, "int64") for name in ("n", "m")}
+    sizes = relax.ShapeType([*symbols.values()])
     builder, names = relax.BlockBuilder(), []
     for number in range(count):
         chain, name = _Chain(random, number, symbols), f"chain{number}"
@@ -115,11 +116,7 @@ def random_chains(seed: int, count: int) -> Chains:
                 for _ in range(random.randint(1, 6)):
                     x = chain.step(x, draft.emit)
                 result = draft.emit_output(op.add(x, relax.const(0.0)) if x in chain.parameters else x)
-            draft.emit_func_output(result, params=[*chain.parameters, _sizes(symbols)])
+            draft.emit_func_output(result, params=[*chain.parameters, relax.Var("sizes", sizes)])
         builder.add_func(draft.get()[name], name)
         names.append(name)
     return Chains(builder.get(), {name: random.randint(1, 12) for name in symbols}, names)
-
-
-def _sizes(symbols: Mapping[str, Any]) -> relax.Var:
-    return relax.Var("sizes", relax.ShapeType([*symbols.values()]))
