@@ -117,6 +117,14 @@ def test_other_guards_and_the_caller_s_results(guards: Any) -> None:
         run({**at, "n": 4})
 
 
+def test_more_rows_than_room() -> None:
+    run, at = runner(module(ATTENTION), *BOTH).run, {"b": 1, "s": 1, "n": 5}
+    with pytest.raises(RunError, match=r"is \(1, 2, 5, 8\), and there is room for \(1, 2, 4, 8\)"):
+        run({**at, "room": 4})
+    with pytest.raises(RunError, match="no value for `room`"):
+        run(at)
+
+
 def test_only_what_is_new_is_stored() -> None:
     found, masked = planned(module(ATTENTION), *BOTH).module, planned(module(MASKED), "longer=cache[room]")
     script = found.script()
@@ -319,11 +327,3 @@ def test_what_is_there_is_not_stored_again(value: str, tests: int) -> None:
     same_bits_and_no_finding(given, ["chosen=old"], [{"n": 5, "p": p} for p in (0, 2, 4, 5, 9)])
     script = in_place(planned(given, "chosen=old"))
     assert script.count(" if ") + script.count(" if(") == tests
-
-
-def test_more_rows_than_room() -> None:
-    run = runner(module(ATTENTION), *BOTH).run
-    with pytest.raises(RunError, match=r"is \(1, 2, 5, 8\), and there is room for \(1, 2, 4, 8\)"):
-        run({"b": 1, "s": 1, "n": 5, "room": 4})
-    with pytest.raises(RunError, match="no value for `room`"):
-        run({"b": 1, "s": 1, "n": 5})

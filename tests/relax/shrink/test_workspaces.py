@@ -166,8 +166,8 @@ def test_a_buffer_of_another_size_is_found(
 
 
 def test_a_buffer_lies_on_the_device_of_its_kernel() -> None:
-    lifted, _ = lift_workspaces(lowered(TO_LIFT, "Second"))
-    (arena,) = (a for a in plan_lowered(lifted).plans["main"].arenas if not a.result)
+    plan = plan_lowered(lift_workspaces(lowered(TO_LIFT, "Second"))[0]).plans["main"]
+    (arena,) = (a for a in plan.arenas if not a.result)
     assert arena.device == 1
     assert sorted(_bare(b.buffer.name) for b in arena.placements) == ["alloc", "turned_S", "turned_S"]
 

@@ -114,7 +114,8 @@ def test_what_is_written_over_what(steps: str, over: str) -> None:
     program = body.program(known["r"])
     with_results, without = (found(program, results=results) for results in (True, False))
     assert " ".join(f"{names[one.output]}={names[one.source]}" for one in with_results) == over
-    returned = {known[name] for name in (steps.split()[-2:] if "tuple" in steps.split("; ")[-1] else "r")}
+    _, _, verb, *fields = next(step for step in steps.split("; ") if step.startswith("r = ")).split()
+    returned = {known[name] for name in (fields if verb == "tuple" else "r")}
     assert [*without] == [one for one in with_results if one.output not in returned]
 
 
