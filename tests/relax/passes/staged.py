@@ -14,8 +14,8 @@ from symalloc.relax.ir_types import bindings_in, bound, with_arguments
 from symalloc.relax.passes.stages import Lowered, WantedStages, lower
 from symalloc.relax.rewrite import map_bindings, with_functions
 
-PLANNED = """
-
+# `first` and `second` share a storage; `rows` reads the one and writes the other
+PLANNED = from_source("""
 @I.ir_module
 class Module:
     @T.prim_func
@@ -66,12 +66,7 @@ class Module:
         R.memory.kill_tensor(second)
         R.memory.kill_storage(storage)
         return out
-"""
-
-
-def planned() -> Any:
-    """A module in which `first` and `second` share a storage; `rows` reads the one and writes the other."""
-    return from_source(PLANNED)
+""")
 
 
 def stages_of(mod: Any, pipeline: PipelineName = "default", first: str = "DispatchSampling") -> list[Lowered]:

@@ -15,7 +15,7 @@ from symalloc.linter.diagnostic import Diagnostic
 from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.stages import Lowered
 from tests.models.zoo import MODELS
-from tests.relax.passes.staged import FAULTS, planned, stages_of
+from tests.relax.passes.staged import FAULTS, PLANNED, stages_of
 from tests.scale import pairs
 
 PIPELINES: tuple[PipelineName, ...] = get_args(PipelineName)
@@ -23,7 +23,7 @@ PIPELINES: tuple[PipelineName, ...] = get_args(PipelineName)
 
 @cache
 def stages(pipeline: PipelineName) -> list[Lowered]:
-    return stages_of(planned(), pipeline)
+    return stages_of(PLANNED, pipeline)
 
 
 def reports(folder: Path, modules: dict[str, Any]) -> dict[str, list[Diagnostic]]:

@@ -32,12 +32,6 @@ def build(name: str, instrument: Any, pipe: Any = "default") -> None:
         relax.build(getattr(MODULES, name), "llvm", relax_pipeline=pipe)
 
 
-def overrun(tmp_path: Path) -> tvm.IRModule:
-    file = tmp_path / "overrun.py"
-    file.write_text(OVERRUN)
-    return load_one(file)
-
-
 def test_the_pass_that_brings_a_fault_in_is_named() -> None:
     """apache/tvm#20191: what StaticPlanBlockMemory makes of an If."""
     verify = VerifyMemory()
@@ -89,8 +83,8 @@ def test_a_warning_does_not_hide_an_error() -> None:
         build("Chain", make_instrument(check))
 
 
-def test_a_fault_is_charged_to_the_innermost_pass_that_makes_it(tmp_path: Path) -> None:
-    broken = overrun(tmp_path)
+def test_a_fault_is_charged_to_the_innermost_pass_that_makes_it() -> None:
+    broken = load_one(Path("overrun.py"), data=OVERRUN.encode())
     with tvm.transform.PassContext(instruments=[VerifyMemory()]):
         relax.transform.KillAfterLastUse()(broken)  # it was there before
 
