@@ -29,13 +29,10 @@ class Module:
 """
 THERE_AND_BACK = """
             a = R.exp(x)
-            b = R.add(a, x)
-            c = R.to_vdevice(b, "llvm:1")
+            c = R.to_vdevice(R.add(a, x), "llvm:1")
             d = R.tanh(c)
-            e = R.multiply(d, c)
-            f = R.to_vdevice(e, "llvm:0")
-            g = R.add(f, a)
-            out = (g, d)
+            f = R.to_vdevice(R.multiply(d, c), "llvm:0")
+            out = (R.add(f, a), d)
 """
 SIDE_BY_SIDE = """
             a = R.exp(x)

@@ -87,8 +87,7 @@ def main(x: R.Tensor(("m",), "int8"), y: R.Tensor(("m",), "int8")) -> R.Tensor((
 # casts define symbols
 @R.function
 def main(x: R.Tensor(("m",), "float32"), s: R.Shape(ndim=1)) -> R.Tensor(ndim=1, dtype="float32"):
-    m = T.int64()
-    k = T.int64()
+    m, k = T.int64(), T.int64()
     y = R.match_cast(x, R.Tensor((k,), "float32"))
     z = R.match_cast(y, R.Tensor((m,), "float32"))
     return z
@@ -107,22 +106,12 @@ def twice(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
     return y
 @R.function
 def main(x: R.Tensor(("m",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("m",), "float32"):
-    cls = Module
-    m = T.int64()
     if c:
-        y: R.Tensor((m,), "float32") = cls.main(x, c)
+        y = Module.main(x, c)
     else:
-        y = cls.twice(x)
+        y = Module.twice(x)
     return y
-# closures are not understood
-@R.function
-def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-    @R.function
-    def inner(y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
-        return R.add(y, x)
-    z = inner(x)
-    return z
-# a closure that calls itself does not capture itself
+# closures are not understood, and do not capture themselves
 @R.function
 def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
     @R.function
