@@ -51,7 +51,6 @@ LAYERS: dict[str, dict[str, object]] = {
     "remainders": {f"{_QUERY}._Refutation.residues": _false},
     "multipliers": {f"{_QUERY}._multipliers": _none},
     "polynomial division": {f"{_QUERY}.long_division": lambda above, _below: (ZERO, above)},
-    "far points": {f"{_QUERY}.FAR": ()},
     "descent": {"symalloc.prover.prover._Search._descend": _nothing},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }

@@ -19,8 +19,8 @@ from symalloc.analysis.effects import Effect
 from symalloc.analysis.regions import PointsTo
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, consistent
-from symalloc.program.operands import operands_of, other_names, read_cast
-from symalloc.program.types import extents_of
+from symalloc.program.operands import operands_of, other_names, read_cast, tensor_type
+from symalloc.program.types import TensorType, extents_of
 from symalloc.size.choice import is_nonnegative
 from symalloc.size.condition import (
     FALSE,
@@ -31,6 +31,7 @@ from symalloc.size.condition import (
     disjunction,
     eq,
     ge,
+    le,
     ne,
     negate,
 )
@@ -348,6 +349,7 @@ class _FactProblem:
         self.tests: dict[int, Condition] = {}
         self.compared: dict[Hashable, Sequence[Condition]] = {}
         self.definitions: dict[str, Expr] = {}
+        self.counted: dict[ir.Operand, TensorType | None] = {}
         scalars = {n for n, o in cfg.function.symbols.items() if o is ir.Origin.SCALAR}
         self.is_nonnegative = cache(partial(is_nonnegative, signed=scalars))
 
@@ -415,7 +417,20 @@ class _FactProblem:
         reading = read_cast(cast)
         for name, value in reading.definitions.items():
             self.definitions[name] = value.substitute(self.definitions)
-        return facts.with_guards([c.substitute(self.definitions) for c in reading.facts])
+        return facts.with_guards([c.substitute(self.definitions) for c in reading.facts + self.bound(cast)])
+
+    def behind_packed(self, call: ir.CallPacked, facts: Facts) -> Facts:
+        counts = call.contract.counts
+        if counts is not None and counts < len(call.arguments):
+            self.counted[call.var] = tensor_type(call.arguments[counts])
+        return facts
+
+    def bound(self, cast: ir.MatchCast) -> tuple[Condition, ...]:
+        """At most all elements are those that a packed function chose, whose number `cast` names."""
+        counted, chosen = self.counted.get(cast.source), tuple(extents_of(cast.target))
+        if counted is None or counted.numel is None or not {e.as_symbol for e in chosen[-1:]} & cast.defines:
+            return ()
+        return (le(chosen[-1], counted.numel),) if all(row.as_constant for row in chosen[:-1]) else ()
 
     def parts(self, conditions: Iterable[Condition]) -> list[Condition]:
         """Conditions in symbols of the parameters, as conjuncts."""
@@ -449,6 +464,7 @@ _TELLING: Mapping[type | None, Callable[[_FactProblem, Any, Facts], Facts]] = {
     ir.Assert: lambda own, i, facts: facts.with_guards(own.parts([i.condition] if i.condition else [])),
     ir.CallKernel: _FactProblem.behind_call,
     ir.CallTIR: _FactProblem.behind_call,
+    ir.CallPacked: _FactProblem.behind_packed,
     ir.MatchCast: _FactProblem.behind_cast,
 }
 """What is known behind an instruction, by type."""

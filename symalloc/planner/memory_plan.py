@@ -375,11 +375,6 @@ class PlanOptions(SearchOptions):
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def constants_apart(self) -> bool:
-        """True where what has a constant size has an arena of its own, which is constant, too."""
-        return not self.given and (bool(self.kept or self.read_by) or self.bounds == "reserve")
-
-    @property
     def given(self) -> bool:
         """True where the caller gives the arena, for as long as a call lasts."""
         return self.kept == GIVEN

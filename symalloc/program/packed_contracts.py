@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -39,6 +39,8 @@ class PackedContract:
     was there, which it does not read.  None stands for all that it is given.
     `takes`: the memory that it takes, which its result has, or an object that it makes or lets grow.
     `byte_offset`: it adds the byte offset of a tensor to its pointer (or looks at no element).
+    `counts`: the argument that has at least so many elements as the last extent of its result says, where
+    all others are constants above 0.
     """
 
     returns: Returned = "any"
@@ -48,6 +50,7 @@ class PackedContract:
     defines: frozenset[int] = frozenset()
     takes: Taken = "unknown"
     byte_offset: ByteOffsetUse = "unknown"
+    counts: int | None = None
     source: str = ""
 
     @property
@@ -66,6 +69,7 @@ class PackedContract:
         """
         returned = self.returns if isinstance(self.returns, tuple) else ()
         named = {*returned, *(self.keeps or ()), *(self.reads or ()), *(self.writes or ()), *self.defines}
+        named |= set() if self.counts is None else {self.counts}
         if named and max(named) >= given:
             return f"speaks of argument {max(named)}, and there are {given}"
         if returned and len(returned) != (1 if results is None else results):
@@ -110,8 +114,8 @@ def packed_function(name: str, **contract: Any) -> None:
     The keywords are `returns` ("new", "any", "nothing", the number of an argument, or a list of them for a
     tuple), `keeps`, `writes` and `defines` (lists of numbers of arguments; none if left out), `reads` (the
     same; all but those that it defines), `takes` ("nothing", "result", "state", "unknown"; its result),
-    `byte_offset` ("respected", "ignored", "unknown") and `source`.  Raises UsageError for a value that makes
-    no sense.
+    `byte_offset` ("respected", "ignored", "unknown"), `counts` (the number of an argument) and `source`.
+    Raises UsageError for a value that makes no sense.
     """
     state(stated_contracts("the contract", {require_text("name", name): contract}))
 
@@ -203,6 +207,7 @@ _READERS: Mapping[str, Any] = {
     **dict.fromkeys(("keeps", "reads", "writes", "defines"), _indices),
     "takes": _word(Taken),
     "byte_offset": _word(ByteOffsetUse),
+    "counts": partial(require_whole, least=0),
     "source": require_text,
 }
 

@@ -114,9 +114,7 @@ class Prover:
     def implies(
         self, premises: Iterable[Condition], conclusion: Condition, domain: Domain = _EVERYTHING
     ) -> bool:
-        """True if `conclusion` was proved to follow from `premises` over `domain`; False also where
-        undecided.
-        """
+        """True if `conclusion` was proved to follow from `premises` over `domain`; else False."""
         return self.prove(conclusion, domain.assuming(premises), explain=False).holds
 
     def complete(self, point: Mapping[str, int], domain: Domain) -> dict[str, int] | None:

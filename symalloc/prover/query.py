@@ -240,9 +240,7 @@ class _Refutation:
 
 
 def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:
-    """The conjuncts that bounds leave open, alternatives pruned; None where one is false everywhere in
-    `box`.
-    """
+    """The conjuncts that bounds leave open, alternatives pruned; None where `box` makes one false."""
     literals: list[Condition] = []
     for part in conjunction(conditions).conjuncts:
         value = decide(part, box)
@@ -284,9 +282,7 @@ def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condit
 
 
 def long_division(above: Expr, below: Expr) -> tuple[Expr, Expr]:
-    """`(whole, rest)` with `above == whole * below + rest`: exact division of polynomials as far as it
-    goes.
-    """
+    """`(whole, rest)` with `above == whole * below + rest`: division of polynomials as far as it goes."""
     whole = Expr({})
     if below.as_constant is not None or not below.terms:
         return whole, above
@@ -322,7 +318,6 @@ def _introduce(atom: Atom, table: dict[str, Expr], facts: list[Condition], box: 
     return quotient
 
 
-FAR = (64, 4096)
 WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 Point = Mapping[str, int]
 Ask = Callable[[Sequence[Condition], Box], str | Point | None]
@@ -464,11 +459,7 @@ def first_points(domain: NormalizedDomain) -> list[dict[str, int]]:
     """A few points of the domain, most near its lower corner, those first; computed once."""
     if not domain.sampled:
         domain.sampled = True
-        _keep(domain, _grid(domain.box))
-        lower, upper = domain.box.lower, domain.box.upper
-        # what is true of small sizes alone shows far from the corner
-        far = ({n: max(low, min(size, upper[n])) for n, low in lower.items()} for size in FAR)
-        _keep(domain, [dict(upper), *far])
+        _keep(domain, [*_grid(domain.box), dict(domain.box.upper)])
     return domain.points
 
 

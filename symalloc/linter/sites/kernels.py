@@ -242,9 +242,7 @@ def _indices(operand: ir.Operand) -> tuple[Expr, ...]:
 
 
 def _extent(source: TensorType, axis: str | None) -> tuple[Expr | None, str]:
-    """The extent that is indexed, and what to call its axis; without an axis the flattened tensor is
-    indexed.
-    """
+    """The extent that is indexed, and what to call its axis; without an axis, of the flattened tensor."""
     if source.shape is None:
         return None, ""
     if not axis or axis == "None":

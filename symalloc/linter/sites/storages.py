@@ -392,9 +392,7 @@ def storages(context: FunctionContext, storage: ir.AllocStorage) -> Iterator[Sit
 def extents(
     context: FunctionContext, made: ir.AllocTensor | ir.AllocFresh | ir.View | ir.CallTIR
 ) -> Iterator[Site]:
-    """One site for each extent of what is allocated or viewed; constants that are not negative are left
-    out.
-    """
+    """One site for each extent of what is allocated or viewed; constants of at least 0 are left out."""
     for output in made.outputs if isinstance(made, ir.CallTIR) else (made,):
         shape = output.shape or ()
         for index, extent in enumerate(shape):

@@ -183,9 +183,12 @@ class _Assigning:
         )
 
     def steps(self, buffers: Sequence[Buffer]) -> CallSteps:
-        """Return when `buffers` are held; where they must keep the limit of one buffer is looked at, too."""
-        most, upper = self.options.most, self.candidates.cfg.function.declared_upper
-        apart, early = self.options.constants_apart, self.options.given or self.options.order != "total"
+        """Return when `buffers` are held, those of constant sizes in a constant arena where it is kept or
+        reserved; where they must keep the limit of one buffer is looked at, too.
+        """
+        options, upper = self.options, self.candidates.cfg.function.declared_upper
+        apart = not options.given and bool(options.kept or options.read_by or options.bounds == "reserve")
+        most, early = options.most, options.given or options.order != "total"
         found = CallSteps(self.candidates, buffers, apart=apart, early=early, most=most)
         if most is not None:
             self.more += edges(list(dict.fromkeys(found.sizes)), upper, most)

@@ -52,9 +52,7 @@ _HANDED_ON = frozenset({AllocFresh, Alias, MatchCast, View, MakeTuple, TakeField
 
 
 class EmissionError(Exception):
-    """The plan and the function to write it into do not belong together: a fault of ours, not of the
-    user's.
-    """
+    """The plan and the function to write it into do not belong together: our fault, not the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

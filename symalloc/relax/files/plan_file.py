@@ -388,9 +388,7 @@ def _planned(
 
 
 def written(module: tvm.IRModule, form: Form) -> str:
-    """`module` as JSON or as TVMScript that reads back as the same module; raises RunError where it does
-    not.
-    """
+    """`module` as JSON, or as TVMScript that reads back as the same; raises RunError where it does not."""
     if form == "json":
         text = str(tvm.ir.save_json(module))
         again = load_module(text.encode())
