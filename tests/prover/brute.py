@@ -37,7 +37,9 @@ def polynomials() -> st.SearchStrategy[Expr]:
     return st.recursive(_leaves(), lambda inner: _sums(inner) | _products(inner), max_leaves=5)
 
 
-def sizes(leaves: st.SearchStrategy[Expr] | None = None, most: int = 8) -> st.SearchStrategy[Expr]:
+def sizes(
+    leaves: st.SearchStrategy[Expr] | None = None, most: int = 8, rounded_to: int | None = None
+) -> st.SearchStrategy[Expr]:
     """Expressions with every kind of atom; divisors are positive constants up to `most`."""
 
     def extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
@@ -47,7 +49,7 @@ def sizes(leaves: st.SearchStrategy[Expr] | None = None, most: int = 8) -> st.Se
             _products(inner),
             st.builds(floordiv, inner, divisor),
             st.builds(mod, inner, divisor),
-            st.builds(round_up, inner, st.just(most)),
+            *([] if rounded_to is None else [st.builds(round_up, inner, st.just(rounded_to))]),
             st.builds(minimum, inner, inner),
             st.builds(maximum, inner, inner),
             st.builds(lambda a, b, c, d: select(le(a, b), c, d), inner, inner, inner, inner),

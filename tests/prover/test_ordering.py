@@ -16,7 +16,9 @@ VALUES = (-7, -1, 0, 1, 2, 15, 16, 17, 64, 1000)
 
 
 exprs = sizes(
-    st.integers(-130, 130).map(constant) | st.sampled_from([N, M, N * M, N * N, 64 * N, M - 3]), most=64
+    st.integers(-130, 130).map(constant) | st.sampled_from([N, M, N * M, N * N, 64 * N, M - 3]),
+    most=64,
+    rounded_to=64,
 )
 domains = st.sampled_from(
     [Domain(), Domain(lower={"n": 1}), Domain(lower={"m": -10}), Domain(default_lower=-10)]
